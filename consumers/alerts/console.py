@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from consumers.alerts.recent_ids import RecentIds
 from consumers.alerts.retrying_writer import RetryingWriter
 from consumers.outbox.severities import Severity, severity_of
-from worker.core.model.events import Event
+from worker.core.model.events import Event, shown_type
 from worker.runtime.clock import Clock
 
 LINE_MAX: Final = 500
@@ -86,7 +86,7 @@ def alert_line(event: Event) -> str:
     thread = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
     at = event.at.strftime("%Y-%m-%dT%H:%M:%SZ")
     hint = event.detail.get("actionHint")
-    parts = [f"{at}  {severity_of(event.type, event.detail):<7}  {thread}  {event.type}"]
+    parts = [f"{at}  {severity_of(event.type, event.detail):<7}  {thread}  {shown_type(event.type)}"]
     parts.extend([_without_thread(event.message, thread)] if event.message else [])
     parts.extend([f"-> {hint}"] if isinstance(hint, str) and hint else [])
     return _cut("  ".join(parts))

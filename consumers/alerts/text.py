@@ -10,7 +10,7 @@ from consumers.alerts.chat import Block, ChatMessage
 from consumers.alerts.run_status import SEVERITIES, RunStatus, standing_of
 from consumers.outbox.incidents import incident_of, is_recovery
 from consumers.outbox.severities import Severity, severity_of
-from worker.core.model.events import Event
+from worker.core.model.events import Event, shown_type
 from worker.core.model.values import Json
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
@@ -55,7 +55,7 @@ def thread_of(event: Event) -> ThreadKey:
 def alert(event: Event) -> ChatMessage:
     """Render one event as a message of its own."""
     severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
-    head = f"{EMOJI[severity]} *{_name(event.type)}*"
+    head = f"{EMOJI[severity]} *{_name(shown_type(event.type))}*"
     about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
     return ChatMessage(
         _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
@@ -64,7 +64,8 @@ def alert(event: Event) -> ChatMessage:
 
 def summary(event: Event) -> str:
     """Return an event in one line."""
-    line = f"{event.type}: {event.message}" if event.message else event.type
+    name = shown_type(event.type)
+    line = f"{name}: {event.message}" if event.message else name
     return _cut(" ".join(line.split()), FACE_MAX)
 
 

@@ -33,7 +33,7 @@ class Unmappable(Rejected):
 
     def __init__(self, rule: str, news: News, problem: str) -> None:
         super().__init__(
-            f"the inbox rule {rule} cannot make a sensor of {news}: {problem}; it is kept as a dead letter: mend the "
+            f"the inbox rule {rule} cannot make a sensor of {news}: {problem}; it is kept as a dead letter; fix the "
             "rule or the sender, then run `interlock dlq replay`"
         )
         self.rule = rule

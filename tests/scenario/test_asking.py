@@ -106,7 +106,7 @@ async def test_a_run_that_is_being_cancelled_is_not_cancelled_again() -> None:
         asking = RunRequests(world.tables, world.clock)
         asked = await asking.cancel(run_key(), await version_of(world), "not needed", waive_sla=False)
 
-    assert (asked.is_written, asked.forecast.sentence) == (False, "the run is being cancelled already")
+    assert (asked.is_written, asked.forecast.sentence) == (False, "the run is already being cancelled")
 
 
 @on_virtual_time
@@ -117,7 +117,7 @@ async def test_a_run_that_never_began_is_begun_as_foretold() -> None:
         asked = await ask_rerun(world)
         await world.settle()
 
-    assert asked.forecast.sentence == "the run begins and waits for its rules"
+    assert asked.forecast.sentence == "the run starts when its rules pass"
     assert await world.state() is State.EVALUATING
 
 
@@ -149,5 +149,5 @@ async def test_a_signal_that_is_missing_is_what_holds_back_a_run_that_does_not_e
         await world.settle()
         after = explain(await look(world))
 
-    assert before.summary.startswith("held back by trigger")
-    assert after.summary.startswith("held back by rules")
+    assert before.summary.startswith("Blocked by trigger")
+    assert after.summary.startswith("Blocked by rules")

@@ -231,7 +231,7 @@ async def test_a_change_under_a_rerun_is_reported_when_it_succeeds_and_beyond_th
     assert (events.count("LATE_DATA_ARRIVAL"), events.count("RERUN_ACCEPTED")) == (2, 1)
     assert events[-1] == "RERUN_REJECTED"
     [rejected] = await told(world, "RERUN_REJECTED")
-    assert rejected["reason"] == "1 of 1 drift reruns are used"
+    assert rejected["reason"] == "drift rerun limit reached (1 of 1)"
 
 
 @on_virtual_time

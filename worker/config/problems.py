@@ -113,7 +113,7 @@ class Problems:
     def found(self) -> tuple[Problem, ...]:
         if not self._has_more:
             return tuple(self._found)
-        last = f"there are more than these {PROBLEMS_MAX} problems; mend them first"
+        last = f"there are more than these {PROBLEMS_MAX} problems; fix them first"
         severity = ProblemSeverity.ERROR if self.has_errors else ProblemSeverity.WARNING
         return (*self._found, Problem(file=self.file, line=1, column=1, path="", severity=severity, message=last))
 

@@ -62,7 +62,7 @@ class DryRunEngine:
                 return await self._decide_and_commit(key, fact, version, schedule)
             except StaleWrite:
                 continue
-        raise RetryLater(f"{type(fact).__name__} of the rehearsal {key} was not settled; try again later")
+        raise RetryLater(f"{type(fact).__name__} of the dry run {key} was not settled; try again later")
 
     def request_evaluation(self, key: RunKey) -> None:
         """Have the dry run's rules evaluated soon, if it waits for them."""

@@ -72,7 +72,7 @@ class Outages:
 
 
 def _doubt(run: Run, problem: str) -> EmitEvent:
-    hint = "it is looked for until the run times out, and nothing starts meanwhile; mend the way to it, or cancel"
+    hint = "Interlock looks for the job until the run times out; restore the connection to the target, or cancel"
     return EmitEvent(
         type=EventType.INFRA_FAILURE,
         message=f"{run.key}: nobody can tell whether the job of attempt {run.attempt} was started: {problem}",

@@ -110,8 +110,7 @@ def test_a_rerun_is_asked_for_by_a_row_and_its_future_is_told() -> None:
 
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        f"asked for a rerun of orders/stream/{PERIOD}: fixed the export",
-        "  will be accepted: attempt 2 begins and waits for its rules",
+        f'Rerun requested for orders/{PERIOD} ("fixed the export"); attempt 2 starts when its rules pass.',
     ]
     request = asked_rerun()
     assert request is not None
@@ -139,11 +138,8 @@ def test_a_rerun_that_would_be_refused_is_not_written_and_its_reason_and_remedy_
     result = interlock("rerun", "orders", PERIOD)
 
     assert result.exit_code == 1
-    assert result.stdout.splitlines() == [
-        f"no rerun of orders/stream/{PERIOD} was asked for",
-        "  would be refused: 1 of 1 manual reruns are used",
-        "  → if it is needed all the same, `interlock replay` is outside the budgets",
-    ]
+    override = f"To override: `interlock replay orders {PERIOD} {PERIOD}`"
+    assert result.stdout == f"Rerun rejected: manual rerun limit reached (1 of 1). {override}\n"
     assert asked_rerun() is None
     assert in_store(lambda tables: Events(tables).latest(PipelineId("orders"), 10)) == []
 
@@ -165,7 +161,7 @@ def test_json_tells_what_helps_against_a_refusal() -> None:
     [record] = records(interlock("rerun", "orders", PERIOD, "--json").stdout)
 
     assert (record["asked"], record["prospect"]) == (False, "refused")
-    assert record["remedy"] == "if it is needed all the same, `interlock replay` is outside the budgets"
+    assert record["remedy"] == f"to override: `interlock replay orders {PERIOD} {PERIOD}`"
 
 
 def test_a_run_under_way_is_refused_unless_superseded() -> None:
@@ -175,7 +171,7 @@ def test_a_run_under_way_is_refused_unless_superseded() -> None:
     accepted = interlock("rerun", "orders", PERIOD, "--supersede")
 
     assert (refused.exit_code, accepted.exit_code) == (1, 0)
-    assert "the running job is stopped first, then attempt 2 begins" in accepted.stdout
+    assert "the running job is stopped first, then attempt 2 starts" in accepted.stdout
     request = asked_rerun()
     assert request is not None
     assert request.supersede
@@ -189,23 +185,21 @@ def test_a_success_is_not_repeated_on_the_same_data() -> None:
     other = interlock("rerun", "orders", PERIOD, "--dry-run")
 
     assert (same.exit_code, other.exit_code) == (1, 0)
-    assert "no sensor is newer than the success" in same.stdout
+    assert "no sensor changed since the run completed" in same.stdout
 
 
 def test_a_run_that_never_was_can_be_asked_for() -> None:
     result = interlock("rerun", "orders", PERIOD)
 
     assert result.exit_code == 0
-    assert "will be accepted: the run begins and waits for its rules" in result.stdout
+    assert "; the run starts when its rules pass." in result.stdout
 
 
 def test_a_dry_run_of_the_command_asks_nothing() -> None:
     result = interlock("rerun", "orders", PERIOD, "--dry-run")
 
-    assert result.stdout.splitlines() == [
-        f"no rerun of orders/stream/{PERIOD} was asked for",
-        "  would be accepted: the run begins and waits for its rules",
-    ]
+    accepted = f"Rerun of orders/{PERIOD} would be accepted: the run starts when its rules pass."
+    assert result.stdout == f"{accepted} Nothing was requested (dry run).\n"
     assert asked_rerun() is None
 
 
@@ -215,7 +209,7 @@ def test_during_a_pause_a_request_waits() -> None:
     result = interlock("rerun", "orders", PERIOD)
 
     assert result.exit_code == 0
-    assert "waits: the pipeline is paused: upgrade; it is answered after that" in result.stdout
+    assert "; the pipeline is paused (upgrade), so the request waits until the pause ends." in result.stdout
     assert asked_rerun() is not None
 
 
@@ -224,7 +218,7 @@ def test_a_request_that_was_not_answered_is_replaced_with_a_remark() -> None:
 
     result = interlock("rerun", "orders", PERIOD, "--reason", "second")
 
-    assert "it replaces one of 2027-03-22T12:00:00Z (first), which was not answered yet\n" in result.stderr
+    assert 'it replaces the request of 2027-03-22T12:00:00Z ("first"), which was still waiting\n' in result.stderr
 
 
 def test_json_tells_what_was_asked_and_what_becomes_of_it() -> None:
@@ -237,7 +231,7 @@ def test_json_tells_what_was_asked_and_what_becomes_of_it() -> None:
         "period": PERIOD,
         "asked": True,
         "prospect": "accepted",
-        "sentence": "the run begins and waits for its rules",
+        "sentence": "the run starts when its rules pass",
         "remedy": None,
         "reason": "manual",
     }
@@ -257,14 +251,14 @@ def test_a_period_whose_runs_are_no_longer_kept_is_refused() -> None:
     result = interlock("rerun", "orders", "2025-03-03")
 
     assert result.exit_code == 1
-    assert "would be refused: 2025-03-03 is before 2026-02-22; runs of earlier periods" in result.stdout
+    assert "Rerun rejected: 2025-03-03 is before 2026-02-22; runs of earlier periods" in result.stdout
 
 
 def test_a_period_far_ahead_is_refused_unless_its_run_is_there() -> None:
     result = interlock("rerun", "orders", "2062-03-22")
 
     assert result.exit_code == 1
-    assert "would be refused: 2062-03-22 begins more than 48h from now; correct the date" in result.stdout
+    assert "Rerun rejected: 2062-03-22 begins more than 48h from now; correct the date" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -334,8 +328,7 @@ def test_a_cancellation_is_asked_for_by_a_row() -> None:
 
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        f"asked for a cancel of orders/stream/{PERIOD}: wrong export",
-        "  will be accepted: the job is stopped, then the run ends as cancelled",
+        f'Cancellation requested for orders/{PERIOD} ("wrong export"); the job is stopped first.',
     ]
     request = asked_cancel()
     assert request is not None
@@ -350,7 +343,7 @@ def test_what_cannot_be_cancelled_is_not_asked_for(state: State | None, code: in
     result = interlock("cancel", "orders", PERIOD, "--reason", "wrong export")
 
     assert result.exit_code == code
-    assert "there is nothing to do: " in result.stdout
+    assert "Nothing was requested: " in result.stdout
     assert asked_cancel() is None
 
 
@@ -367,7 +360,7 @@ def test_a_replay_asks_period_by_period_outside_the_budget() -> None:
     result = interlock("replay", "orders", "2027-03-20", PERIOD, "--note", "new rates", "--yes")
 
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "asked for 3 reruns"
+    assert result.stdout.splitlines()[-1] == "3 reruns requested"
     requests = [asked_rerun(period) for period in ("2027-03-20", "2027-03-21", PERIOD)]
     assert [(request.reason, request.note) for request in requests if request] == [("replay", "new rates")] * 3
 
@@ -387,7 +380,7 @@ def test_a_replay_can_be_looked_at_first_without_being_asked() -> None:
     result = interlock("replay", "orders", "2027-03-20", PERIOD, "--dry-run")
 
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "nothing was asked for"
+    assert result.stdout.splitlines()[-1] == "nothing was requested"
     assert asked_rerun() is None
 
 
@@ -407,7 +400,7 @@ def test_a_second_pause_replaces_the_first_and_says_so() -> None:
 
     result = interlock("pause", "orders", "--reason", "second")
 
-    assert result.stderr == "it was paused already: first\n"
+    assert result.stderr == "it was already paused: first\n"
     assert current_pause() == Pause("second")
 
 

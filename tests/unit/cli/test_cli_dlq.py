@@ -156,7 +156,7 @@ def test_dropping_a_letter_releases_its_key() -> None:
 
     assert (dropped.exit_code, dropped.stdout) == (
         0,
-        "dropped, and its key is handled again from its next change on\n",
+        "dropped; its row is processed again from its next change\n",
     )
     assert in_store(parked_keys) == 0
     assert interlock("dlq", "list").exit_code == 0
@@ -194,10 +194,10 @@ def test_an_unknown_source_is_answered_with_the_known_ones() -> None:
 def test_a_replay_is_asked_for_and_the_letter_stays_until_a_worker_has_done_it(words: list[str]) -> None:
     asked = interlock("dlq", "replay", *words)
 
-    assert (asked.exit_code, asked.stdout) == (0, "asked for a replay of 1 dead letter\n")
+    assert (asked.exit_code, asked.stdout) == (0, "Replay requested for 1 dead letter.\n")
     assert asked.stderr.splitlines() == [
-        "    a worker does it within half a minute; `interlock dlq list` shows what failed again",
-        "no worker is there, so nothing happens until one comes: `interlock run`",
+        "    a worker replays within 30 seconds; `interlock dlq list` shows what failed again",
+        "No worker is running on this store. Start one with `interlock run`; until then nothing is processed.",
     ]
     assert in_store(replays_asked_for) == [ID]
     assert interlock("dlq", "list").exit_code == 1
@@ -217,7 +217,7 @@ def test_a_replay_of_nobody_knows_what_is_refused(words: list[str]) -> None:
 def test_nothing_to_replay_is_no_problem() -> None:
     interlock("store", "init")
 
-    assert interlock("dlq", "replay", "--all").stdout == "asked for a replay of 0 dead letters\n"
+    assert interlock("dlq", "replay", "--all").stdout == "Replay requested for 0 dead letters.\n"
 
 
 async def write_many(tables: Tables) -> None:

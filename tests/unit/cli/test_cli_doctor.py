@@ -39,7 +39,7 @@ def test_a_sound_store_with_no_worker_is_only_worth_a_look(here: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "durability: write-ahead log, and every commit waits for the disk" in result.stdout
     assert "warn  workers" in result.stdout
-    assert result.stdout.endswith("1 to look at, 0 wrong\n")
+    assert result.stdout.endswith("1 warning, 0 failed\n")
 
 
 def test_a_quiet_doctor_keeps_to_what_is_not_as_it_should_be(here: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_history_is_printed_with_times_and_attempts() -> None:
 
     lines = interlock("history", "orders", PERIOD).stdout.splitlines()
 
-    assert lines[0] == f"orders/stream/{PERIOD}"
+    assert lines[0] == f"orders/{PERIOD}"
     assert lines[4].split() == ["2027-03-22T12:01:00.000Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
     assert lines[3].split()[1:4] == ["rerun", "rerun", "1"]  # its row is number 0
     assert lines[5].endswith("JOB_FAILED  number 1")
@@ -230,10 +230,32 @@ def test_without_a_period_it_is_the_history_of_the_run_under_way_and_that_is_sai
 
     shown, as_json = interlock("history", "orders"), interlock("history", "orders", "--json")
 
-    assert shown.stdout.splitlines()[0] == "orders/stream/2027-03-20"
-    assert shown.stderr.startswith("no period given; showing the active run, 2027-03-20\n")
+    assert shown.stdout.splitlines()[0] == "orders/2027-03-20"
+    assert shown.stderr.startswith("No period given; showing the active run, 2027-03-20.\n")
     assert {record["period"] for record in records(as_json.stdout)} == {"2027-03-20"}
     assert (shown.exit_code, as_json.exit_code, as_json.stderr) == (0, 0, "")
+
+
+def test_a_history_has_the_state_in_plain_words_and_json_has_both() -> None:
+    run = a_stored_run(State.POLLING, "c", key=key_of("2027-03-20"))
+    in_store(lambda tables: Runs(tables).save(run))
+
+    shown, as_json = interlock("history", "orders"), interlock("history", "orders", "--json")
+
+    assert "POLLING" not in shown.stdout
+    assert "  running" in shown.stdout
+    assert [(record["what"], record["status"]) for record in records(as_json.stdout)] == [
+        ("created", None),
+        ("POLLING", "running"),
+    ]
+
+
+def test_a_run_that_timed_out_is_not_called_by_the_name_of_a_service() -> None:
+    put_events(an_event(1, "SFN_TIMEOUT"))
+
+    assert "run timed out" in interlock("events").stdout
+    assert "SFN_TIMEOUT" not in interlock("events").stdout
+    assert records(interlock("events", "--json").stdout)[0]["eventType"] == "SFN_TIMEOUT"
 
 
 def test_a_schedule_that_is_gone_has_a_history_of_a_named_period_alone() -> None:
@@ -276,7 +298,7 @@ def test_a_run_nothing_is_known_of_is_told_so() -> None:
     result = interlock("history", "orders", "2027-03-01")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "`interlock explain orders 2027-03-01` says why" in result.stderr
+    assert "`interlock explain orders 2027-03-01` shows why" in result.stderr
 
 
 def test_the_history_of_a_schedule_that_is_gone_can_still_be_read() -> None:

@@ -54,8 +54,8 @@ def test_the_answer_names_the_gate_and_the_smallest_change() -> None:
 
     lines = interlock("explain", "orders", PERIOD).stdout.splitlines()
 
-    assert lines[0] == f"orders/stream/{PERIOD}"
-    assert lines[1].startswith("  held back by rules: 0 of 1 conditions hold")
+    assert lines[0] == f"orders/{PERIOD}"
+    assert lines[1].startswith("  Blocked by rules: 0 of 1 conditions hold")
     assert any(f"(read from export#{PERIOD}; written 2027-03-22T10:00:00Z)" in line for line in lines)
     assert lines[-2] == f"  1.  write export.rows >= 1000 for {PERIOD}"
 
@@ -89,7 +89,7 @@ def test_everything_that_is_stored_about_the_run_is_looked_at() -> None:
     found = gates("orders", PERIOD)
 
     assert found["pause"]["sentence"] == "paused until someone resumes it: upgrade"
-    assert str(found["run"]["sentence"]).startswith("attempt 1: the job runs since 2027-03-22 12:00 UTC")
+    assert str(found["run"]["sentence"]).startswith("running since 2027-03-22 12:00 UTC")
 
 
 def test_an_active_run_is_explained_by_the_version_it_began_under() -> None:
@@ -102,7 +102,7 @@ def test_an_active_run_is_explained_by_the_version_it_began_under() -> None:
 
     found = gates("orders", PERIOD)
 
-    assert "under which the run began" in str(found["config"]["sentence"])
+    assert "with which the run started" in str(found["config"]["sentence"])
     assert found["rules"]["changes"] == [f"write export.rows >= 1000 for {PERIOD}"]
 
 
@@ -117,7 +117,7 @@ def test_a_signal_that_was_consumed_is_found_by_its_mark() -> None:
 
     in_store(consume)
 
-    assert "was taken as the signal of 2027-03-20 already" in str(gates("orders", PERIOD)["trigger"]["sentence"])
+    assert "has already triggered the run of 2027-03-20" in str(gates("orders", PERIOD)["trigger"]["sentence"])
 
 
 def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
@@ -130,7 +130,7 @@ def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
 
     in_store(rehearse)
 
-    assert "the rehearsal waits for its rules" in str(gates("orders", PERIOD)["run"]["sentence"])
+    assert "dry run: waiting for its rules" in str(gates("orders", PERIOD)["run"]["sentence"])
 
 
 def test_what_is_read_does_not_grow_with_what_is_stored() -> None:
@@ -207,7 +207,7 @@ def test_without_a_period_the_active_run_is_meant_whatever_ended_after_it(
     found = records(interlock(command, "orders", "--json").stdout)
 
     assert {record["period"] for record in found} == {"2026-09-01"}
-    assert "no period given; showing the active run, 2026-09-01\n" in result.stderr
+    assert "No period given; showing the active run, 2026-09-01.\n" in result.stderr
 
 
 @pytest.mark.parametrize(("active", "named"), [(2, "2026-09-01"), (4, "2026-09-03, 2026-09-02, 2026-09-01")])
@@ -218,7 +218,7 @@ def test_of_several_active_runs_the_newest_is_meant_and_the_others_are_named(act
     [record] = records(interlock("explain", "orders", "--json").stdout)
 
     assert (record["period"], record["otherActivePeriods"]) == (days[-1], days[-2::-1])
-    said = f"no period given; showing the newest of {active} active runs, {days[-1]}; also {named}\n"
+    said = f"No period given; showing the newest of {active} active runs, {days[-1]}; also {named}.\n"
     assert said in interlock("explain", "orders").stderr
     assert said in interlock("history", "orders").stderr
 
@@ -229,13 +229,13 @@ def test_of_very_many_active_runs_some_are_named_and_the_rest_counted() -> None:
     assert "showing the newest of 8 active runs, 2026-09-08; also 2026-09-07, 2026-09-06, 2026-09-05, 2026-09-04, " in (
         remark := interlock("explain", "orders").stderr
     )
-    assert "2026-09-03 and 2 more\n" in remark
+    assert "2026-09-03 and 2 more.\n" in remark
 
 
 def test_where_no_run_is_active_that_is_said() -> None:
     put_runs(("2027-03-21", State.COMPLETED))
 
-    said = f"no period given, and no run is active; showing the last that ran or was expected, {PERIOD}\n"
+    said = f"No period given and no run is active; showing the last that ran or was expected, {PERIOD}.\n"
     assert said in interlock("explain", "orders").stderr
 
 
@@ -256,7 +256,7 @@ def test_what_another_system_runs_is_active() -> None:
     row = {"PK": "PIPELINE#orders", "SK": "TRIGGER#stream#2027-03-20", "status": "RUNNING", "ttl": 9_999_999_999}
     in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
 
-    assert "showing the active run, 2027-03-20\n" in interlock("explain", "orders").stderr
+    assert "showing the active run, 2027-03-20.\n" in interlock("explain", "orders").stderr
 
 
 def test_a_rehearsal_that_waits_is_active() -> None:
@@ -326,7 +326,7 @@ def test_a_pipeline_that_never_had_a_usable_configuration_is_a_problem() -> None
     result = interlock("explain", "orders")
 
     assert result.exit_code == 1
-    assert "what is deployed cannot be used" in result.stdout
+    assert "the deployed configuration is invalid" in result.stdout
     assert "correct the file of orders and push it" in result.stdout
 
 
@@ -341,4 +341,4 @@ def test_a_bad_deployment_leaves_the_last_good_version_in_force() -> None:
     found = gates("orders", PERIOD)
 
     assert found["config"]["passage"] == "open"
-    assert "what was deployed since cannot be used" in str(found["config"]["sentence"])
+    assert "the configuration deployed since is invalid" in str(found["config"]["sentence"])

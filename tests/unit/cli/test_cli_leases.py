@@ -134,7 +134,10 @@ def test_a_store_without_workers_says_so_by_its_exit_code() -> None:
 
     shown = interlock("leases")
 
-    assert (shown.exit_code, shown.stdout) == (1, "no worker is there: start one with `interlock run`\n")
+    assert (shown.exit_code, shown.stdout) == (
+        1,
+        "No worker is running on this store. Start one with `interlock run`.\n",
+    )
 
 
 @pytest.mark.usefixtures("here")
@@ -151,7 +154,7 @@ def test_workers_that_are_all_dead_are_not_there() -> None:
     assert shown.exit_code == 1
     assert shown.stdout.splitlines()[:2] == [
         "host-a  dead, holds 1 lease",
-        "no worker is there: start one with `interlock run`",
+        "No worker is running on this store. Start one with `interlock run`.",
     ]
 
 
@@ -166,7 +169,7 @@ def test_a_worker_that_was_not_heard_of_for_long_is_shown_with_that_and_not_take
     assert shown.exit_code == 1
     assert shown.stdout.splitlines() == [
         "host-a  live, heard of 12m ago, holds 0 leases",
-        "no worker was heard of for 12m: start one with `interlock run`",
+        "No worker has sent a heartbeat for 12m. Start one with `interlock run`.",
     ]
     assert record["heardAt"] == "2027-03-22T11:48:00Z"
 
@@ -211,7 +214,7 @@ def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> No
     in_store(nobody_relays)
 
     assert plans() == {
-        "stream.events": {"its holder is gone: no worker that does relay is there to take it"},
+        "stream.events": {"its holder is gone: no worker with the role relay is running"},
         "upkeep": {"its holder is gone: host-a carries least and takes it"},
     }
 
@@ -220,7 +223,7 @@ def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> No
 def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
     in_store(all_have_left)
 
-    assert plans() == {"upkeep": {"nobody holds it: no worker is there to take it"}}
+    assert plans() == {"upkeep": {"nobody holds it: no worker is running"}}
 
 
 @pytest.mark.parametrize(

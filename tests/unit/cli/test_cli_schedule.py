@@ -157,8 +157,8 @@ def test_times_that_nobody_looked_at_are_missed_and_one_that_has_just_come_is_to
     )
 
     told = [each["sentence"] for each in records(result.stdout)]
-    assert "no worker holds the scheduler's duty" in told[0]
-    assert told[1] == "its time has only just come"
+    assert "no worker has the scheduler role" in told[0]
+    assert told[1] == "it became due only just now"
 
 
 def test_nothing_is_missed_before_a_pipeline_was_deployed() -> None:
@@ -189,7 +189,7 @@ def test_explain_says_why_a_time_passed_without_its_run() -> None:
 
     result = interlock("explain", "hourly", "2027-03-22T12", clock=LATER)
 
-    assert "no run was begun: nobody was there" in result.stdout
+    assert "no run started: nobody was there" in result.stdout
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

@@ -27,6 +27,7 @@ from worker.config.settings import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import SessionId
+from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json
 from worker.core.run.state import DryRun, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch, Verdict
@@ -39,6 +40,7 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Row, TableName, Tables
 
 HOUR = timedelta(hours=1)
+START_ONE = "Start one with `interlock run`; until then nothing is processed."
 OTHER = ORDERS.replace("orders", "sales")
 
 
@@ -100,13 +102,13 @@ def test_a_waiting_run_whose_rules_hold_says_so() -> None:
     put_runs(a_run(State.EVALUATING))
     interlock("sensor", "put", "orders", "export", "rows=1000")
 
-    assert lines()[0]["waitsFor"] == "nothing: its rules hold, and the next look starts it"
+    assert lines()[0]["waitsFor"] == "its next evaluation; all rules pass"
 
 
 def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
     in_store(lambda tables: Runs(tables).save(a_run(State.EVALUATING, config_hash="gone")))
 
-    assert lines()[0]["waitsFor"] == "its configuration, which is gone"
+    assert lines()[0]["waitsFor"] == "its configuration, which was deleted"
 
 
 @pytest.mark.parametrize(
@@ -116,25 +118,25 @@ def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
         (a_run(State.TRIGGERING, start_step=StartStep.SENT), "the job to start"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=TODAY),
-            "the next try to start the job at 2027-03-22T12:00:00Z; it was refused 2 times",
+            "the next try to start the job at 2027-03-22T12:00:00Z; the target rejected it 2 times",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
-            "the next try to start the job; it was refused once: no such job",
+            "the next try to start the job; the target rejected it once: no such job",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
-            "the next try to start the job; it may be running: of 2 tries 1 got no answer",
+            "the next try to start the job; it may be running: 1 of 2 tries got no answer",
         ),
-        (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), "the target to say whether it has the job"),
+        (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), "the target to confirm whether the job started"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
-            "the target to say whether it has the job: no answer in 30 s",
+            "the target to confirm whether the job started: no answer in 30 s",
         ),
         (a_run(State.POLLING), "the job"),
         (a_run(State.STOPPING, reason="superseded: again"), "the job to stop: superseded: again"),
         (a_run(State.FAILED_FINAL, reason="out of memory"), "out of memory"),
-        (a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="wrong export"), "cancelled: wrong export"),
+        (a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="wrong export"), "wrong export"),
     ],
 )
 def test_every_state_has_words_for_what_it_waits_for(run: Run, waiting: str) -> None:
@@ -336,8 +338,49 @@ def test_a_paused_pipeline_says_so_while_it_is_paused() -> None:
     during = interlock("status", "orders")
     after = interlock("status", "orders", clock=ManualClock(TODAY + HOUR))
 
-    assert "paused until 2027-03-22T13:00:00Z: upgrade\n" in during.stderr
-    assert "paused" not in after.stderr
+    assert "orders is paused until 2027-03-22T13:00:00Z: upgrade\n" in during.stdout
+    assert "paused" not in after.output
+
+
+def test_a_paused_pipeline_is_shown_among_all_and_its_waiting_run_is_paused() -> None:
+    put_runs(a_run(State.EVALUATING, "2027-03-21"), a_run(State.POLLING))
+    interlock("pause", "orders", "--reason", "upgrade")
+
+    result = interlock("status")
+
+    assert result.stdout.endswith("orders is paused until it is resumed: upgrade\n")
+    assert [(line["state"], line["status"]) for line in lines()] == [("EVALUATING", "paused"), ("POLLING", "running")]
+
+
+@pytest.mark.parametrize(
+    ("run", "status"),
+    [
+        (a_run(State.EVALUATING), "waiting"),
+        (a_run(State.TRIGGERING), "starting"),
+        (a_run(State.POLLING), "running"),
+        (a_run(State.STOPPING), "stopping"),
+        (a_run(State.COMPLETED), "completed"),
+        (a_run(State.FAILED_FINAL, outcome=Outcome.FAILED), "failed"),
+        (a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED), "cancelled"),
+    ],
+)
+def test_a_state_is_shown_in_plain_words_and_json_has_both(run: Run, status: str) -> None:
+    put_runs(run)
+
+    [line] = lines()
+
+    assert (line["state"], line["status"]) == (run.state, status)
+    assert interlock("status").stdout.splitlines()[1].split()[:2] == [f"orders/{PERIOD}", status]
+
+
+def test_a_schedule_is_named_if_there_are_several() -> None:
+    several = [replace(a_run(State.POLLING), key=replace(key_of(), schedule=ScheduleId(name))) for name in ("a", "b")]
+    put_runs(*several)
+
+    assert {line.split()[0] for line in interlock("status").stdout.splitlines()[1:3]} == {
+        f"orders/a/{PERIOD}",
+        f"orders/b/{PERIOD}",
+    }
 
 
 def test_a_pipeline_whose_configuration_cannot_be_used_is_not_called_unknown() -> None:
@@ -377,6 +420,7 @@ def test_the_table_fits_its_terminal(width: int) -> None:
         name=str(key_of()),
         key=key_of(),
         state="FAILED_FINAL",
+        status="failed",
         since=TODAY - HOUR,
         attempt=3,
         waits_for="the rules did not hold in time: " + "export.rows is 950, which is not at least 1000; " * 3,
@@ -417,7 +461,7 @@ def test_watching_shows_it_anew_until_interrupted() -> None:
     result = interlock("status", "--watch", clock=clock)
 
     assert result.exit_code == 0
-    assert result.stdout.count("orders/stream") == 3
+    assert result.stdout.count("orders/2027-03-22") == 3
     assert clock.now() == TODAY + 2 * timedelta(seconds=REFRESH_S)
 
 
@@ -431,8 +475,8 @@ def test_where_nobody_works_that_is_said_once(command: list[str]) -> None:
     in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0"))
     staffed = interlock(*command)
 
-    assert alone.stderr.count("no worker is there, so nothing happens until one comes: `interlock run`") == 1
-    assert "no worker" not in for_programs.output + staffed.output
+    assert alone.stderr.count(f"No worker is running on this store. {START_ONE}") == 1
+    assert "No worker" not in for_programs.output + staffed.output
 
 
 @pytest.mark.parametrize(("silent", "said"), [(timedelta(seconds=59), ""), (timedelta(minutes=12), "for 12m")])
@@ -441,7 +485,7 @@ def test_a_worker_that_was_killed_left_its_row_and_is_not_taken_for_one(silent: 
 
     remark = interlock("status").stderr
 
-    expected = f"no worker was heard of {said}, so nothing happens until one comes: `interlock run`\n" if said else ""
+    expected = f"No worker has sent a heartbeat {said}. {START_ONE}\n" if said else ""
     assert remark == expected
 
 
@@ -458,4 +502,4 @@ def test_one_worker_that_is_heard_of_is_enough() -> None:
 def test_who_watches_is_told_that_nobody_works() -> None:
     clock = Impatient(TODAY)
 
-    assert interlock("status", "--watch", clock=clock).stderr.count("no worker is there") == 3
+    assert interlock("status", "--watch", clock=clock).stderr.count("No worker is running on this store.") == 3

@@ -92,7 +92,7 @@ def test_check_looks_at_everything_and_finds_a_new_store_sound() -> None:
     assert [line.split()[:2] for line in result.stdout.splitlines()[:-1]] == [
         ["ok", subject] for subject in ("file", "version", "layout", "durability", "integrity", "feed", "changes")
     ]
-    assert result.stdout.endswith("the store is sound\n")
+    assert result.stdout.endswith("no problems found\n")
 
 
 def test_check_of_no_store_says_how_to_make_one_and_makes_none(here: Path) -> None:

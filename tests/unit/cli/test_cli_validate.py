@@ -38,7 +38,7 @@ def test_a_clean_directory_exits_with_0_and_says_what_was_checked(tmp_path: Path
 
     result = interlock("validate", tmp_path)
 
-    assert (result.exit_code, result.stdout) == (0, "2 files checked: 2 pipelines sound, 0 errors, 0 warnings\n")
+    assert (result.exit_code, result.stdout) == (0, "2 files checked: 2 pipelines valid, 0 errors, 0 warnings\n")
 
 
 def test_a_problem_exits_with_1_and_is_shown_with_its_place_and_a_hint(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_problem_exits_with_1_and_is_shown_with_its_place_and_a_hint(tmp_path:
     first, hint, *_ = result.stdout.splitlines()
     assert first.startswith(f"{path}:2:12 schedule.cronn: ")
     assert "did you mean `cron`?" in hint
-    assert result.stdout.endswith("1 file checked: 0 pipelines sound, 1 error, 0 warnings\n")
+    assert result.stdout.endswith("1 file checked: 0 pipelines valid, 1 error, 0 warnings\n")
 
 
 def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
 
     result = interlock("validate", tmp_path)
 
-    assert result.stdout.splitlines()[-1].startswith("3 files checked: 1 pipeline sound, ")
+    assert result.stdout.splitlines()[-1].startswith("3 files checked: 1 pipeline valid, ")
     assert f"{tmp_path / 'a.yaml'}:" in result.stdout
     assert f"{tmp_path / 'c.yaml'}:" in result.stdout
 

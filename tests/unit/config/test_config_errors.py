@@ -95,7 +95,7 @@ def test_a_file_that_is_all_wrong_is_cut_short() -> None:
     loaded = load(HEAD + JOB + TRIGGER + "".join(f"k{n}: 1\n" for n in range(500)))
 
     assert len(loaded.errors) == 101
-    assert loaded.errors[-1].message == "there are more than these 100 problems; mend them first"
+    assert loaded.errors[-1].message == "there are more than these 100 problems; fix them first"
 
 
 def test_too_many_schedules_and_too_many_rules_are_refused() -> None:

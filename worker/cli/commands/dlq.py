@@ -57,7 +57,7 @@ async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
                 screen.line(f"{letter.source} {letter.id}", style="bold")
                 screen.line(f"  {shown_time(letter.at)}  {letter.reason}")
     if not as_json:
-        advice = ": `show` one, mend its cause, then `replay` or `drop` it" if count else ""
+        advice = ": `show` one, fix its cause, then `replay` or `drop` it" if count else ""
         screen.line(f"{counted(count, 'dead letter')}{advice}")
     return Exit.PROBLEMS if count else Exit.DONE
 
@@ -112,9 +112,9 @@ async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelec
             count += 1
         if not count and which.id is not None:
             return _say_gone(screen, which)
-        screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
+        screen.line(f"Replay requested for {counted(count, 'dead letter')}.")
         if count:
-            screen.remark("    a worker does it within half a minute; `interlock dlq list` shows what failed again")
+            screen.remark("    a worker replays within 30 seconds; `interlock dlq list` shows what failed again")
             await warn_if_no_live_worker(screen, tables, access.clock.now())
     return Exit.DONE
 
@@ -129,7 +129,7 @@ async def run_drop(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
             return Exit.DONE
         released = await _release(tables, letter)
         await DeadLetters(tables).drop(letter)
-    screen.line("dropped" + (", and its key is handled again from its next change on" * released))
+    screen.line("dropped" + ("; its row is processed again from its next change" * released))
     return Exit.DONE
 
 
@@ -169,9 +169,9 @@ dlq_app = typer.Typer(
     rich_markup_mode="rich",
     help="""List, show, replay and drop dead letters.
 
-A record that cannot be handled is kept here whole, and later changes of the same row follow it for an hour, so that \
-none overtakes it. Mend what was wrong, then replay the letter, and with it all of its row, in order; or drop it, and \
-write the row again.""",
+A record that cannot be processed is kept here with its reason. For an hour, later changes to the same row are kept \
+with it, so that none overtakes it. Fix the cause, then replay the dead letter (later changes to the same row replay \
+in order), or drop it.""",
 )
 
 LIST_HELP = f"""List dead letters, oldest first (exit code 1 if there are any).
@@ -196,9 +196,9 @@ Examples:
 
 REPLAY_HELP = f"""Request that workers process dead letters again, in order.
 
-Safe while workers run. Letters of one row are replayed in order, the oldest first, whichever is named; the first that \
-fails again ends it. When none is left, the row's changes are handled as they come again. A queue's message is sent \
-back to its queue, an event goes over its route.
+Safe while workers run. Dead letters of one row replay oldest first, whichever you name, and stop at the first that \
+fails again. When none is left, the row's changes are processed as they arrive. A queue's message goes back to its \
+queue, an event to its route.
 
 \b
 Examples:
@@ -221,7 +221,7 @@ Examples:
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Where it came from, as `list` says.")]
 AnySource = Annotated[str | None, typer.Argument(metavar="SOURCE", help="Only those of one source.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, as `list` says.")]
-AnyId = Annotated[str | None, typer.Argument(metavar="ID", help="One letter, by its id; else all of the source.")]
+AnyId = Annotated[str | None, typer.Argument(metavar="ID", help="One dead letter, by its id; else all of the source.")]
 
 
 @dlq_app.command("list", help=LIST_HELP)
@@ -246,12 +246,12 @@ def replay(
     source: AnySource = None,
     letter: AnyId = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Every letter of every source.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead letter of every source.")] = False,
     store: StoreUrl = None,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
         if everything == (source is not None):
-            raise ConfigError("which letters are meant is not clear; name a SOURCE, or add --all")
+            raise ConfigError("no dead letters were selected; name a SOURCE, or add --all")
         return await run_replay(screen, at, DeadLetterSelector(source, letter))
 
     on_store(context, store, work)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from consumers.outbox.severities import told_pattern
-from worker.cli.terminal.console import Screen
+from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.roles import Role
 from worker.config.settings import (
@@ -55,7 +55,8 @@ async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_jso
     if as_json:
         screen.record({"type": "summary", **{health.value: tally[health] for health in Health}})
     else:
-        screen.line(f"{tally[Health.OK]} ok, {tally[Health.WARN]} to look at, {tally[Health.FAIL]} wrong")
+        warnings = counted(tally[Health.WARN], "warning")
+        screen.line(f"{tally[Health.OK]} passed, {warnings}, {tally[Health.FAIL]} failed")
     return Exit.PROBLEMS if tally[Health.FAIL] else Exit.DONE
 
 

@@ -14,7 +14,7 @@ from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAcce
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, shown_type
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
@@ -108,7 +108,7 @@ def row_of(event: Event) -> tuple[str, str, str]:
     about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
     # Our messages begin with what they are about, which others' do not.
     message = event.message or about
-    return shown_time(event.at), event.type, message if about in message else f"{about}: {message}"
+    return shown_time(event.at), shown_type(event.type), message if about in message else f"{about}: {message}"
 
 
 def record_of(event: Event) -> dict[str, Json]:

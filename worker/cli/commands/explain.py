@@ -1,4 +1,4 @@
-"""`interlock explain`: every gate on the way to a run, and what would open those that are closed."""
+"""`interlock explain`: every gate on the way to a run, and what would pass those that block it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ExplainQuery:
 
 
 async def run_explain(screen: Screen, access: StoreAccess, asked: ExplainQuery, *, as_json: bool) -> int:
-    """A closed gate is an answer, not a problem; a configuration that cannot be used is one."""
+    """A blocked gate is an answer, not a problem; an invalid configuration is one."""
     now = access.clock.now()
     async with access.tables() as tables:
         match await SnapshotLoader(tables).version(asked.pipeline):
@@ -78,13 +78,13 @@ async def explain_each(tables: Tables, version: Version, asked: ExplainQuery, no
 def why_shown(present: DefaultRun) -> str:
     """Which run is shown to a person who named no period."""
     if not present.is_active:
-        return f"no period given, and no run is active; showing the last that ran or was expected, {present.period}"
+        return f"No period given and no run is active; showing the last that ran or was expected, {present.period}."
     if not present.others:
-        return f"no period given; showing the active run, {present.period}"
+        return f"No period given; showing the active run, {present.period}."
     number = len(present.others)
     named = ", ".join(str(period) for period in present.others[:OTHERS_NAMED_MAX])
     more = f" and {number - OTHERS_NAMED_MAX:,} more" if number > OTHERS_NAMED_MAX else ""
-    return f"no period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}"
+    return f"No period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}."
 
 
 def _named(asked: ExplainQuery, now: datetime) -> RunKey:
@@ -101,7 +101,7 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
         return
     if present is not None:
         screen.remark(why_shown(present))
-    screen.line(f"{explanation.key}", style="bold")
+    screen.line(explanation.name, style="bold")
     screen.line(f"  {explanation.summary}\n")
     rows = [(row, style) for finding in explanation.findings for row, style in rows_of(finding)]
     screen.table([row for row, _ in rows], styles=[style for _, style in rows])
@@ -113,7 +113,7 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
 
 def rows_of(finding: GateFinding) -> Iterator[tuple[tuple[str, str, str], str]]:
     """The gate, then each of its conditions below it."""
-    yield (finding.gate.value, finding.passage.value, finding.sentence), STYLES[finding.passage]
+    yield (finding.gate.value, finding.passage.word, finding.sentence), STYLES[finding.passage]
     for condition in finding.conditions:
         if len(finding.conditions) == 1 and sentence_of(condition) in finding.sentence:
             continue  # said already
@@ -124,7 +124,7 @@ def rows_of(finding: GateFinding) -> Iterator[tuple[tuple[str, str, str], str]]:
 def sentence_of(condition: Condition) -> str:
     notes = [f"read from {condition.sensor}"] if condition.sensor else []
     notes += [f"written {format_rfc3339(condition.changed_at)}"] if condition.changed_at else []
-    notes += ["changed since the job was started"] if condition.is_news else []
+    notes += ["changed since the job started"] if condition.is_news else []
     return f"{condition.reason} ({'; '.join(notes)})" if notes else condition.reason
 
 
@@ -134,6 +134,8 @@ def record_of(explanation: Explanation) -> dict[str, Json]:
         "pipeline": explanation.key.pipeline,
         "schedule": explanation.key.schedule,
         "period": str(explanation.key.period),
+        "state": explanation.state,
+        "status": explanation.status,
         "summary": explanation.summary,
         "isUnderWay": explanation.is_under_way,
         "needed": list(explanation.needed),
@@ -145,6 +147,7 @@ def finding_record(finding: GateFinding) -> dict[str, Json]:
     return {
         "gate": finding.gate.value,
         "passage": finding.passage.value,
+        "status": finding.passage.word,
         "sentence": finding.sentence,
         "changes": list(finding.changes),
         "conditions": [condition_record(condition) for condition in finding.conditions],

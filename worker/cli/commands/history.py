@@ -11,7 +11,9 @@ from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
+from worker.core.model.run_names import shown_run
 from worker.core.model.values import Json
+from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.default_period import DefaultRun, DefaultRuns
 from worker.operations.runs.history import HistoryEntry, HistorySource, load, tell
@@ -33,7 +35,7 @@ async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, 
         found = await _key(tables, asked, now)
         if found is None:
             return await say_unknown(screen, tables, asked.pipeline)
-        key, present = found
+        key, name, present = found
         moments = tell(await load(tables, key, now))
         if not moments and await Pipelines(tables).get(key.pipeline) is None:
             return await say_unknown(screen, tables, key.pipeline)
@@ -45,36 +47,37 @@ async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, 
         for moment in moments:
             screen.record(record_of(key, moment))
     else:
-        show_moments(screen, key, moments)
+        show_moments(screen, key, name, moments)
     return Exit.DONE
 
 
-async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunKey, DefaultRun | None] | None:
-    """The run that is meant, and how it was chosen if no period was named.
+async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunKey, str, DefaultRun | None] | None:
+    """Return the run, its name, and how it was chosen if no period was given.
 
-    With its period, a schedule that is named need not exist any more: what happened stays.
+    With a period, a schedule that is given need not exist any more: the records stay.
     """
     if asked.schedule is not None and asked.period is not None:
-        return RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period), None
+        key = RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period)
+        return key, str(key), None
     version = await version_of(tables, asked.pipeline)
     if version is None:
         return None
     schedule = chosen_schedule(version.pipeline, asked.schedule)
-    if asked.period is not None:
-        return RunKey(asked.pipeline, schedule.id, asked.period), None
-    present = await DefaultRuns(tables).of_schedule(version.pipeline, schedule, now)
-    return RunKey(asked.pipeline, schedule.id, present.period), present
+    present = None if asked.period else await DefaultRuns(tables).of_schedule(version.pipeline, schedule, now)
+    period = asked.period or (present.period if present else Period(now.date()))
+    key = RunKey(asked.pipeline, schedule.id, period)
+    return key, shown_run(key, version.pipeline), present
 
 
 def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
     show_failure(
-        screen, f"nothing is recorded about {key}", f"`interlock explain {key.pipeline} {key.period}` says why"
+        screen, f"nothing is recorded about {key}", f"`interlock explain {key.pipeline} {key.period}` shows why"
     )
     return Exit.WRONG
 
 
-def show_moments(screen: Screen, key: RunKey, moments: list[HistoryEntry]) -> None:
-    screen.line(str(key), style="bold")
+def show_moments(screen: Screen, key: RunKey, name: str, moments: list[HistoryEntry]) -> None:
+    screen.line(name, style="bold")
     rows = [row_of(key, moment) for moment in moments]
     screen.table(rows, styles=[STYLES[moment.source] for moment in moments])
     screen.line(counted(len(moments), "record"))
@@ -83,7 +86,7 @@ def show_moments(screen: Screen, key: RunKey, moments: list[HistoryEntry]) -> No
 def row_of(key: RunKey, moment: HistoryEntry) -> tuple[str, ...]:
     at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
-    what = moment.title or moment.what
+    what = moment.title or moment.status or moment.what
     # Most messages name their run first; the heading has done so already.
     return at, moment.source.value, attempt, what, moment.message.removeprefix(str(key)).lstrip(": ")
 
@@ -97,6 +100,7 @@ def record_of(key: RunKey, moment: HistoryEntry) -> dict[str, Json]:
         "at": format_rfc3339(moment.at) if moment.at else None,
         "source": moment.source.value,
         "what": moment.what,
+        "status": moment.status,
         "attempt": moment.attempt,
         "message": moment.message,
     }

@@ -159,7 +159,7 @@ def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: dat
         heard = f", heard of {_age(now - session.heard_at)} ago" if session.heard_at else ""
         screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
     if absence := view.absence(now):
-        screen.line(f"{absence}: start one with `interlock run`", style="red")
+        screen.line(f"{absence}. Start one with `interlock run`.", style="red")
     for each in shown:
         screen.line("")
         screen.line(each.stream, style="bold")
@@ -192,7 +192,7 @@ def _is_done(lease: Lease | None) -> bool:
 
 def _nobody_for(stream: str) -> str:
     duty = role_of(stream)
-    return f"no worker that does {duty} is there to take it" if duty else "no worker is there to take it"
+    return f"no worker with the role {duty} is running" if duty else "no worker is running"
 
 
 def _load(session: SessionId | None, view: StreamView) -> int:

@@ -18,8 +18,8 @@ migrate_app = typer.Typer(
     rich_markup_mode="rich",
     help="""Migrate in place from the Lambda edition: check, shadow, cut over.
 
-Tables of the reference have no list of pipelines. Name them, or give the directory of their files; --read-all reads \
-the whole control table once, says before what that costs, and is never done otherwise.""",
+Tables of the Lambda edition have no list of pipelines. Name them, or give the directory of their files; --read-all \
+reads the whole control table once and shows the cost first.""",
 )
 
 CHECK_HELP = """Report which existing pipelines are understood, changed or rejected (read-only).

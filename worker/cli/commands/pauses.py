@@ -27,9 +27,9 @@ async def run_pause(
         screen.record(record_of("pause", pipeline, pause))
         return Exit.DONE
     if before is not None and not before.is_over(now):
-        screen.remark(f"it was paused already: {before.reason}")
+        screen.remark(f"it was already paused: {before.reason}")
     screen.line(f"paused {pipeline} {_end(pause)}: {pause.reason}")
-    screen.line("  no run begins and no attempt starts; jobs that run are followed to their end, deadlines are watched")
+    screen.line("  No new run or attempt starts. Running jobs continue, and deadlines are still watched.")
     return Exit.DONE
 
 
@@ -47,9 +47,9 @@ async def run_resume(screen: Screen, access: StoreAccess, pipeline: PipelineId, 
     elif was_paused and before is not None:
         until = f" {_end(before)}" if before.until else ""
         screen.line(f"resumed {pipeline}, which was paused{until}: {before.reason}")
-        screen.line("  signals and requests that came meanwhile are taken up now")
+        screen.line("  Sensors and requests that arrived during the pause are processed now.")
     else:
-        screen.line(f"{pipeline} is not paused; nothing to do")
+        screen.line(f"{pipeline} is not paused, so nothing changed")
     return Exit.DONE
 
 

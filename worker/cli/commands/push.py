@@ -68,7 +68,7 @@ def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
     found = read_files(screen, request.sources)
     if found.errors or not found.files:
         show_found(screen, found, as_json=request.as_json)
-        screen.remark("nothing was written: mend the files and push again", style="red")
+        screen.remark("nothing was written; fix the files and push again", style="red")
         return None
     if found.warnings:
         screen.remark(f"{counted(len(found.warnings), 'warning')}: `interlock validate` shows them", style="yellow")

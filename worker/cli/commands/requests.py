@@ -18,6 +18,7 @@ from worker.config.versions import Version
 from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.model.run_names import shown_run
 from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
@@ -28,6 +29,7 @@ from worker.store.repos.requests import DEFAULT_REASON
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # they decide which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
+NOUNS = {"rerun": "Rerun", "cancel": "Cancellation"}
 GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 
@@ -47,7 +49,7 @@ async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, peri
 
     async def ask(asking: RunRequests, version: Version) -> int:
         asked = await asking.rerun(_key(whom, version, period), version, wish)
-        show_asked(screen, "rerun", asked, wish.reason, as_json=whom.as_json)
+        show_asked(screen, "rerun", asked, wish.reason, version, as_json=whom.as_json)
         if not whom.as_json and asked.is_first and asked.forecast.prospect in GOOD:
             remark_if_odd(screen, asked.key, chosen_schedule(version.pipeline, whom.schedule), access.clock.now())
         return exit_code([asked])
@@ -60,7 +62,7 @@ async def run_cancel(
 ) -> int:
     async def ask(asking: RunRequests, version: Version) -> int:
         asked = await asking.cancel(_key(whom, version, period), version, reason, waive_sla=waive_sla)
-        show_asked(screen, "cancel", asked, reason, as_json=whom.as_json)
+        show_asked(screen, "cancel", asked, reason, version, as_json=whom.as_json)
         return Exit.WRONG if asked.is_first and asked.forecast.prospect not in GOOD else exit_code([asked])
 
     return await _with_version(screen, access, whom, ask)
@@ -77,7 +79,7 @@ async def run_replay(
         count = counted(len(periods), "period")
         question = f"Run {count} of {whom.pipeline}/{schedule.id} again, from {periods[0]} to {periods[-1]}?"
         if not whom.is_dry and not consent.obtain(screen, question):
-            screen.remark("nothing was asked for")
+            screen.remark("nothing was requested")
             return Exit.DONE
         keys = [RunKey(whom.pipeline, schedule.id, period) for period in periods]
         wish = RerunSpec(reason=REPLAY, note=note)
@@ -120,38 +122,41 @@ def exit_code(asked: list[RequestOutcome]) -> Exit:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def show_asked(screen: Screen, what: str, asked: RequestOutcome, reason: str, *, as_json: bool) -> None:
+def show_asked(
+    screen: Screen, what: str, asked: RequestOutcome, reason: str, version: Version, *, as_json: bool
+) -> None:
     if as_json:
         screen.record({"type": what, **record_of(asked), "reason": reason})
         return
-    made = f"asked for a {what} of {asked.key}" if asked.is_written else f"no {what} of {asked.key} was asked for"
-    screen.line(f"{made}: {reason}" if asked.is_written else made)
-    screen.line(f"  {_future(asked)}", STYLES[asked.forecast.prospect])
-    if remedy := _remedy(asked):
-        screen.line(f"  → {remedy}")
+    name = shown_run(asked.key, version.pipeline)
+    screen.line(answer(NOUNS[what], name, asked, reason), STYLES[asked.forecast.prospect])
     if asked.replaced is not None and asked.is_written:
         before = asked.replaced
-        screen.remark(f"it replaces one of {before.requested_at} ({before.reason}), which was not answered yet")
+        screen.remark(f'it replaces the request of {before.requested_at} ("{before.reason}"), which was still waiting')
+
+
+def answer(noun: str, name: str, asked: RequestOutcome, reason: str) -> str:
+    sentence, remedy = asked.forecast.sentence, asked.forecast.remedy
+    if asked.is_written:
+        return f'{noun} requested for {name} ("{reason}"); {sentence}.'
+    match asked.forecast.prospect:
+        case Prospect.ACCEPTED | Prospect.WAITS:
+            return f"{noun} of {name} would be accepted: {sentence}. Nothing was requested (dry run)."
+        case Prospect.REFUSED:
+            return f"{noun} rejected: {sentence}." + (f" {remedy[0].upper()}{remedy[1:]}" if remedy else "")
+        case Prospect.NOTHING:
+            return f"Nothing was requested: {sentence}."
 
 
 def _future(asked: RequestOutcome) -> str:
-    verb = "will be" if asked.is_written else "would be"
     sentence = asked.forecast.sentence
     match asked.forecast.prospect:
-        case Prospect.ACCEPTED:
-            return f"{verb} accepted: {sentence}"
-        case Prospect.WAITS:
-            return f"{'waits' if asked.is_written else 'would wait'}: {sentence}"
+        case Prospect.ACCEPTED | Prospect.WAITS:
+            return f"{'requested' if asked.is_written else 'would be accepted'}: {sentence}"
         case Prospect.REFUSED:
-            return f"{verb} refused: {sentence}"
+            return f"rejected: {sentence}"
         case Prospect.NOTHING:
-            return f"there is nothing to do: {sentence}"
-
-
-def _remedy(asked: RequestOutcome) -> str:
-    """What helps, unless the sentence said so already."""
-    remedy = asked.forecast.remedy
-    return "" if remedy in asked.forecast.sentence else remedy
+            return f"nothing to do: {sentence}"
 
 
 def show_replay(screen: Screen, asked: list[RequestOutcome], *, as_json: bool) -> None:
@@ -162,7 +167,7 @@ def show_replay(screen: Screen, asked: list[RequestOutcome], *, as_json: bool) -
     rows = [(str(each.key.period), _future(each)) for each in asked]
     screen.table(rows, styles=[STYLES[each.forecast.prospect] for each in asked])
     written = sum(each.is_written for each in asked)
-    screen.line(f"asked for {counted(written, 'rerun')}" if written else "nothing was asked for")
+    screen.line(f"{counted(written, 'rerun')} requested" if written else "nothing was requested")
 
 
 def record_of(asked: RequestOutcome) -> dict[str, Json]:
@@ -181,19 +186,19 @@ asking_app = typer.Typer()
 
 ASKING_EXIT_CODES = """\b
 Exit codes:
-  0  asked, and as things stand it will be done
+  0  requested, and as things stand it will be done
   1  rejected, or there is nothing to do; no request was written
   2  the command, the settings or the store is wrong: a person must act
      (also if there is no such pipeline, run or dead letter)
-  3  the store does not answer, or somebody else asked just now: try again
+  3  the store does not answer, or two requests collided: try again
 """
 
 RERUN_HELP = f"""Request another attempt at one run.
 
-For a run that has ended, or one that never began. The request is a row that a worker answers: by the manual budget, \
-the calendar, and whether any sensor is newer than the last success. What will become of it is told at once; one that \
-would be refused is not written, and nobody is alerted. A run under way is refused unless \
---supersede, which stops its job first.
+For a run that has ended, or one that never started. A worker checks the manual rerun budget, the calendar, and \
+whether any sensor changed since the last success. The command shows the result at once; a request that would be \
+rejected is not written and raises no alert. An active run is rejected unless you add --supersede, which stops its \
+job first.
 
 \b
 Examples:
@@ -205,8 +210,8 @@ Examples:
 
 REPLAY_HELP = f"""Request reruns over a range of periods, outside the budgets.
 
-The periods are those the schedule expects, or every day or hour where it expects none; excluded ones and those that \
-have not begun are left out. Runs that never began are begun. At most 1,000 periods at a time.
+The periods are those that the schedule expects, or every day or hour if it expects none; excluded and future periods \
+are left out. Runs that never started are created. At most 1,000 periods at a time.
 
 \b
 Examples:
@@ -230,7 +235,7 @@ Examples:
 
 PAUSE_HELP = f"""Pause a pipeline: no new run or attempt starts.
 
-Jobs that run are followed to their end, and deadlines are watched on.
+Interlock still follows running jobs to their end and watches deadlines.
 
 \b
 Examples:
@@ -251,8 +256,8 @@ Examples:
 {EXIT_CODES}"""
 
 PeriodArgument = Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")]
-Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded and shown to people.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Say what would become of it, and ask nothing.")]
+Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making the request.")]
 
 
 @asking_app.command(help=RERUN_HELP)
@@ -262,7 +267,7 @@ def rerun(
     period: PeriodArgument,
     *,
     reason: Why = DEFAULT_REASON,
-    supersede: Annotated[bool, typer.Option("--supersede", help="Replace a run that is under way.")] = False,
+    supersede: Annotated[bool, typer.Option("--supersede", help="Replace an active run: stop its job first.")] = False,
     dry_run: Dry = False,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,

@@ -247,8 +247,8 @@ Examples:
   interlock run --store sqlite:///interlock.db --each-success
   interlock run --store dynamodb://interlock?region=eu-west-1
 
-SIGTERM and Ctrl-C end it in order within 25 seconds; a second one has nothing finished any more, and a
-third ends it at once, which costs nothing but a repeat. A full disk under the log or the alerts does not end it.
+SIGTERM and Ctrl-C drain the worker within 25 seconds. A second signal stops without draining; a third exits \
+immediately. Both are safe: unfinished work is repeated. A full disk under the log or the alerts does not stop it.
 
 {RUN_EXIT_CODES}"""
 

@@ -1,5 +1,6 @@
 """`interlock status`: where runs stand, in a table that fits a terminal."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.pipeline import CRON_SCHEDULE, STREAM_SCHEDULE, PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import format_rfc3339
@@ -37,7 +38,8 @@ WORDS = {
     Rank.CANCELLED: "cancelled",
     Rank.DONE: "completed",
 }
-HEADINGS = ("run", "state", "for", "attempt", "deadline", "waits for, or why it ended")
+HEADINGS = ("run", "status", "for", "attempt", "deadline", "waits for, or why it ended")
+UNNAMED = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of a schedule that a file does not name
 VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
 
 
@@ -108,12 +110,36 @@ def show_board(screen: Screen, board: RunList, request: StatusRequest, now: date
             screen.record(cut.record)
         return
     if board.lines:
-        rows = [HEADINGS, *(row_of(line, now) for line in board.lines)]
+        names = shown_names(board)
+        rows = [HEADINGS, *(row_of(line, names[line.name], now) for line in board.lines)]
         screen.table(rows, styles=["bold", *(STYLES[line.rank] for line in board.lines)], indent=0)
     screen.line(totals(board))
-    if board.pause is not None:
-        until = f" until {format_rfc3339(board.pause.until)}" if board.pause.until else ""
-        screen.remark(f"paused{until}: {board.pause.reason}", style="yellow")
+    for pipeline, pause in sorted(board.pauses.items()):
+        until = f"until {format_rfc3339(pause.until)}" if pause.until else "until it is resumed"
+        screen.line(f"{pipeline} is paused {until}: {pause.reason}", style="yellow")
+
+
+def shown_names(board: RunList) -> dict[str, str]:
+    """Return what to call each line: with its schedule only if the pipeline has several.
+
+    The list of all pipelines reads no configurations. There, a schedule with an id of its own is taken for one of
+    several.
+    """
+    ids = defaultdict[PipelineId, set[ScheduleId]](set)
+    for line in board.lines:
+        if line.key is not None:
+            ids[line.key.pipeline].add(line.key.schedule)
+    several = {
+        pipeline: len(found) > 1 or not found <= UNNAMED if board.names_schedules is None else board.names_schedules
+        for pipeline, found in ids.items()
+    }
+    return {line.name: _shown_name(line, several) for line in board.lines}
+
+
+def _shown_name(line: RunLine, several: dict[PipelineId, bool]) -> str:
+    if line.key is None:
+        return line.name
+    return str(line.key) if several[line.key.pipeline] else f"{line.key.pipeline}/{line.key.period}"
 
 
 def totals(board: RunList) -> str:
@@ -149,10 +175,10 @@ def left_out(board: RunList, limit: int) -> Iterator[Truncation]:
         yield Truncation(what="periods", shown=limit, hint=RAISE_LIMIT)
 
 
-def row_of(line: RunLine, now: datetime) -> tuple[str, ...]:
+def row_of(line: RunLine, name: str, now: datetime) -> tuple[str, ...]:
     return (
-        line.name,
-        line.state,
+        name,
+        line.status,
         passed(now - line.since) if line.since else "",
         str(line.attempt) if line.attempt else "",
         deadline(line.watch, now) if line.watch else "",
@@ -179,6 +205,7 @@ def record_of(line: RunLine) -> dict[str, Json]:
         "row": None if line.key else line.name,
         "kind": WORDS[line.rank],
         "state": line.state,
+        "status": line.status,
         "since": format_rfc3339(line.since) if line.since else None,
         "attempt": line.attempt,
         "waitsFor": line.waits_for,
@@ -192,9 +219,8 @@ status_app = typer.Typer()
 
 STATUS_HELP = f"""Show active and recent runs, failures first.
 
-Each line has the state, since when, the attempt, the deadline, and what the run waits for. Without PIPELINE: \
-everything active, and what ended on the last days. With it: the latest periods of its schedules. \
-Nothing is scanned; lists may lag behind by a moment.
+A run is waiting, paused, starting, running, stopping, completed, failed, cancelled or a dry run. Without PIPELINE: \
+all active runs, and those that ended in the last days. With it: the latest periods of its schedules.
 
 \b
 Examples:
@@ -210,9 +236,9 @@ def status(
     context: typer.Context,
     pipeline: Annotated[str | None, typer.Argument(metavar="PIPELINE", help="Only this pipeline.")] = None,
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every 2 seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 seconds, until Ctrl-C.")] = False,
     days: Annotated[
-        int, typer.Option(metavar="N", min=1, max=30, help="How many days of ended runs, today included.")
+        int, typer.Option(metavar="N", min=1, max=30, help="How many days of ended runs, including today.")
     ] = 2,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many runs of each kind at most.")] = 50,
     store: StoreUrl = None,

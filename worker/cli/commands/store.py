@@ -39,7 +39,7 @@ def show_verdicts(screen: Screen, verdicts: Sequence[StoreFinding]) -> None:
     rows = [("ok" if verdict.is_sound else "PROBLEM", verdict.subject, _sentence(verdict)) for verdict in verdicts]
     screen.table(rows, styles=["green" if verdict.is_sound else "red" for verdict in verdicts], indent=0)
     wrong = sum(not verdict.is_sound for verdict in verdicts)
-    screen.line(f"{counted(wrong, 'problem')} found" if wrong else "the store is sound", "red" if wrong else "green")
+    screen.line(f"{counted(wrong, 'problem')} found" if wrong else "no problems found", "red" if wrong else "green")
 
 
 def _sentence(verdict: StoreFinding) -> str:

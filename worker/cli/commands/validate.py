@@ -93,7 +93,7 @@ def place_and_message(problem: Problem) -> str:
 
 
 def summary(counts: Tally) -> str:
-    checked = f"{counted(counts.files, 'file')} checked: {counted(counts.pipelines, 'pipeline')} sound"
+    checked = f"{counted(counts.files, 'file')} checked: {counted(counts.pipelines, 'pipeline')} valid"
     return f"{checked}, {counted(counts.errors, 'error')}, {counted(counts.warnings, 'warning')}"
 
 

@@ -133,14 +133,14 @@ watchdog_app = typer.Typer(
     rich_markup_mode="rich",
     help="""Run the watchdog's checks now: missed runs, late data, stuck jobs.
 
-The worker that holds the scheduler's duty makes a round every minute. A round by hand is safe beside it: each alert \
-is told once, whoever finds it first.""",
+The worker that holds the scheduler's lease runs them every minute. Running them by hand is safe at the same time: \
+each alert is sent once.""",
 )
 
 RUN_HELP = f"""Run every check once and show what it finds.
 
-With --dry-run nothing is told or changed. What is found counts from the last round of the workers on. Runs that are \
-begun by it, and jobs, are taken up by a worker within a minute.
+With --dry-run, no alert is sent and nothing changes. The checks start where the workers' last scan ended. A worker \
+takes over the runs that they create within a minute.
 
 \b
 Examples:
@@ -156,9 +156,9 @@ def run(
     context: typer.Context,
     *,
     check: Annotated[
-        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; may be said more than once.")
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; may be repeated.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Find, and do nothing about it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the findings only; change nothing.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

@@ -151,7 +151,7 @@ def show_surprise(screen: Screen, mistakes: Sequence[BaseException]) -> None:
     for mistake in mistakes:
         what = f"{type(mistake).__name__}: {mistake}{_place(mistake)}"
         show_failure(screen, f"something unexpected went wrong: {what}")
-    screen.remark("    run `interlock store check`; if the store is sound, this is a mistake in Interlock: report it")
+    screen.remark("    run `interlock store check`; if it finds no problem, this is a bug in Interlock: report it")
 
 
 def _place(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Whether anybody is there to do what a command shows or asks for."""
+"""Warns if no worker is running that would process what a command shows or requests."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,15 +10,15 @@ from worker.store.table import Tables
 
 
 async def warn_if_no_live_worker(screen: Screen, tables: Tables, now: datetime) -> None:
-    """Say so if no worker is there: everything may be in order, and nothing will happen all the same."""
+    """Warn if no worker is running: without one, nothing that was requested happens."""
     if absence := absence_of_all(await Sessions(tables, GROUP).list(), now):
-        screen.remark(f"{absence}, so nothing happens until one comes: `interlock run`", "yellow")
+        screen.remark(f"{absence}. Start one with `interlock run`; until then nothing is processed.", "yellow")
 
 
 def absence_of_all(sessions: Iterable[Session], now: datetime) -> str | None:
-    """Why nobody seems to be there; None if somebody is. The last worker that was killed leaves its row as it was."""
+    """Return why no worker seems to be running; None if one is. A worker that was killed leaves its row behind."""
     registered = [session for session in sessions if session.is_alive]
     if not registered:
-        return "no worker is there"
+        return "No worker is running on this store"
     silence = min(session.silent_for(now) for session in registered)
-    return f"no worker was heard of for {passed(silence)}" if silence else None
+    return f"No worker has sent a heartbeat for {passed(silence)}" if silence else None

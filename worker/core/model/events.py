@@ -113,3 +113,8 @@ class JobEvent(StrEnum):
     ORPHANED = "orphaned"
     CANCELLED = "cancelled"
     RUN_TIMEOUT = "run-timeout"  # not `timeout`, which means that the job itself timed out
+
+
+def shown_type(event_type: str) -> str:
+    """Return what people see: the type itself, unless it names another system's parts."""
+    return "run timed out" if event_type == EventType.SFN_TIMEOUT else event_type

@@ -33,7 +33,7 @@ PATH_MAX = 32
 def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
     match fact:
         case RunTriggered() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
-            return ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")
+            return ignore(f"{pipeline.id} is in dry run, so no job starts")
         case RunTriggered():
             return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
         case RerunRequested():

@@ -73,7 +73,7 @@ def decide(
         case JobReported():
             return _reported(run, pipeline, schedule, fact, spent)
         case _ if run is None:
-            return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
+            return [Ignore(f"{type(fact).__name__}: there is no dry run for it")]
         case ClockStepped() if run.state is DryState.EVALUATING:
             return [decide_step(run.since, fact)]
         case TimerFired() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
@@ -85,7 +85,7 @@ def decide(
         case PostRunSeen() if run.state is DryState.WOULD_TRIGGER:
             return _post_run(run, fact)
         case _:
-            return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
+            return [Ignore(f"{type(fact).__name__} does not apply to a dry run that is {run.state}")]
 
 
 def _begin(schedule: Schedule, fact: RunTriggered, now: datetime) -> list[DryEffect]:
@@ -114,7 +114,7 @@ def _evaluating(run: DryRun, pipeline: Pipeline, schedule: Schedule, fact: Fact,
         case TimerFired() | SensorChanged() | RunTriggered():
             return [EvaluateNow()]
         case _:
-            return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
+            return [Ignore(f"{type(fact).__name__} does not apply to a dry run that is {run.state}")]
 
 
 def _would_trigger(
@@ -138,7 +138,7 @@ def _would_trigger(
         *_tell_projection(run.key, projection),
         EmitEvent(
             type=EventType.DRY_RUN_COMPLETED,
-            message=f"{run.key}: the rehearsal is complete",
+            message=f"{run.key}: the dry run is complete",
             detail={
                 **triggered,
                 "slaStatus": projection.get("status", "n/a"),
@@ -183,7 +183,7 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
 
 def _late(run: DryRun, signal: SensorSignal, now: datetime) -> list[DryEffect]:
     if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
-        return [Ignore(f"{signal.sensor_key} says nothing that the rehearsal did not know")]
+        return [Ignore(f"{signal.sensor_key} has not changed for the dry run")]
     if _is_from_before(run, signal.said_by, signal.image_at):
         return [Ignore(f"{signal.sensor_key} says what it said before")]
     late_by = _elapsed_text(now - run.since)
@@ -249,7 +249,7 @@ def _rerun(
         return [*handled, _tell_rejected(fact, why, counts, once=run is None)]
     told = EmitEvent(
         type=EventType.DRY_RUN_WOULD_RERUN,
-        message=f"{fact.key} would run again: {fact.reason}",
+        message=f"{fact.key}: a rerun would be accepted: {fact.reason}",
         # The circuit breaker protects successes, and a dry run has none of its own.
         detail={"reason": fact.reason, "circuitBreaker": "skipped (no job history)", **counts},
         once=run is None,
@@ -260,7 +260,7 @@ def _rerun(
 def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *, once: bool) -> EmitEvent:
     return EmitEvent(
         type=EventType.DRY_RUN_RERUN_REJECTED,
-        message=f"{fact.key} would not run again ({fact.reason}): {why}",
+        message=f"{fact.key}: a rerun would be rejected ({fact.reason}): {why}",
         detail={"reason": why, **counts},
         once=once,
     )
@@ -274,7 +274,7 @@ def _reported(
     Another system may run that job alongside the dry run.
     """
     if fact.report is JobReport.SUCCESS or (run is not None and fact.identity in run.handled):
-        return [Ignore("a rehearsal has nothing to add to that report")]
+        return [Ignore("a dry run adds nothing to that report")]
     job = limits(pipeline)
     budget = budget_of(fact.category)
     limit, used = job.max_code_retries if budget is Budget.CODE else job.max_retries, spent.of(budget)

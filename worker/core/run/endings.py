@@ -14,7 +14,7 @@ from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, S
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 JOB_FAIL_RETRY = "job-fail-retry"
-_MEND = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
+_FIX = "fix the job or its data, then rerun it; `interlock history` shows the job of each attempt"
 NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
@@ -42,16 +42,14 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
     spent = run.spent.of(budget)
     limit = context.job.max_code_retries if budget is Budget.CODE else context.job.max_retries
     if spent >= limit:
-        setting = "job.maxCodeRetries" if budget is Budget.CODE else "job.maxRetries"
-        allowed = f"no more than {limit}" if limit else "no retry"
-        return _exhausted(context, f"{message}; {setting} allows {allowed}")
+        return _exhausted(context, f"{message} ({_used_up(budget, limit)})")
     if reason := context.excluded:
         return Decision.of(
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
             EmitEvent(
                 type=EventType.PIPELINE_EXCLUDED,
                 message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
-                detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
+                detail={"attempt": run.attempt, "final": True, "actionHint": _FIX},
             ),
         )
     if context.is_timed_out:
@@ -61,6 +59,11 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
         RecordRerun(reason=JOB_FAIL_RETRY, source=source),
         EvaluateNow(),
     )
+
+
+def _used_up(budget: Budget, limit: int) -> str:
+    kind, setting = ("code retries", "job.maxCodeRetries") if budget is Budget.CODE else ("retries", "job.maxRetries")
+    return f"{limit} of {limit} {kind} used" if limit else f"no {kind}: {setting} is 0"
 
 
 def is_retry(decision: Decision) -> bool:
@@ -73,8 +76,8 @@ def _exhausted(context: Context, reason: str) -> Decision:
         End(outcome=Outcome.FAILED, reason=reason),
         EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
-            message=f"{context.run.key} failed for good in attempt {context.run.attempt}: {reason}",
-            detail={"attempt": context.run.attempt, "actionHint": _MEND},
+            message=f"{context.run.key} failed in attempt {context.run.attempt}: {reason}",
+            detail={"attempt": context.run.attempt, "actionHint": _FIX},
         ),
     )
 

@@ -46,7 +46,9 @@ def forecast(
     """Predict the answer to a request about a run; None means that the run does not exist yet."""
     decision = decide(run, pipeline, schedule, fact, now, pause=pause)
     if pause is not None and decision.is_held_back:
-        return Forecast(Prospect.WAITS, f"the pipeline is paused: {pause.reason}; it is answered after that")
+        return Forecast(
+            Prospect.WAITS, f"the pipeline is paused ({pause.reason}), so the request waits until the pause ends"
+        )
     return _told(decision.effects, run)
 
 
@@ -78,17 +80,17 @@ def _sentence(effect: Effect, run: Run | None) -> str | None:
     following = run.attempt + 1 if run else 1
     match effect:
         case Create():
-            return "the run begins and waits for its rules"
+            return "the run starts when its rules pass"
         case Reopen():
-            return f"attempt {following} begins and waits for its rules"
+            return f"attempt {following} starts when its rules pass"
         case MoveTo(rerun_reason=reason) if reason:
-            return f"the running job is stopped first, then attempt {following} begins"
+            return f"the running job is stopped first, then attempt {following} starts"
         case MoveTo():
-            return "the job is stopped, then the run ends as cancelled"
+            return "the job is stopped first"
         case End():
-            return "the run ends as cancelled at once"
+            return "it takes effect immediately"
         case NoteAfterStop():
-            return "the run is being stopped already, and then ends as cancelled"
+            return "the run is already stopping, then it is cancelled"
         case WaiveDeadline():
             return "there is no run to cancel; its deadline is waived"
         case _:

@@ -87,7 +87,7 @@ def tell_post_run(context: Context, reason: str, *, held: bool) -> EmitEvent:
     if held:
         return EmitEvent(type=EventType.POST_RUN_PASSED, message=f"{context.run.key}: the post-run rules hold")
     message = f"{context.run.key}: the post-run rules do not hold: {reason}"
-    hint = "look at the result before others use it; mend it and rerun"
+    hint = "check the result before others use it; fix it and rerun"
     return EmitEvent(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
 
 

@@ -7,12 +7,13 @@ from datetime import datetime
 
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
+from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.run.context import Context
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
-from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State
+from worker.core.run.state import STATE_WORDS, AfterStop, Budget, Outcome, Run, Spent, State
 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"
@@ -75,7 +76,7 @@ def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
     if fact.identity in context.run.handled:
         return ignore(f"request {fact.identity} was answered already")
     if context.pipeline.dry_run and context.run.is_ended:
-        return ignore(f"{context.pipeline.id} is in dry run: it is rehearsed, never run")
+        return ignore(f"{context.pipeline.id} is in dry run, so no job starts")
     if excluded := context.excluded:
         return _reject(context, fact, EventType.PIPELINE_EXCLUDED, excluded)
     if refusal := _refusal(context, fact):
@@ -107,21 +108,22 @@ class _Refusal:
 def _refusal(context: Context, fact: RerunRequested) -> _Refusal | None:
     run = context.run
     if run.state is State.STOPPING:
-        return _Refusal("the run is being stopped; ask again when it has ended", "ask again when the run has ended")
+        return _Refusal("the run is stopping", "request it again when the run has ended")
+    again, override = rerun_command(run.key, context.pipeline), replay_command(run.key, context.pipeline)
     if not run.is_ended and not fact.supersede:
-        why = f"the run is {run.state}; wait for its end, or replace it with `interlock rerun --supersede`"
-        return _Refusal(why, "wait for its end, or replace it with `interlock rerun --supersede`: its job is stopped")
+        hint = f"wait until it ends, or stop it and start again: `{again} --supersede`"
+        return _Refusal(f"the run is {STATE_WORDS[run.state]}", hint)
     if run.is_out_of_reach:
-        why = "a start of its job was not answered, so the job may be running; wait for the run's end, or cancel it"
-        return _Refusal(why, "see whether its job runs; wait for the run's end, or cancel it (`interlock cancel`)")
+        why = "the target did not answer a start of its job, so the job may be running"
+        return _Refusal(why, "check whether its job runs; wait until the run ends, or cancel it (`interlock cancel`)")
     if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
         why = "the run was cancelled; only a person can reopen it"
-        return _Refusal(why, "if it is needed all the same, `interlock rerun` reopens it")
+        return _Refusal(why, f"to override: `{again}`")
     if over := _over_budget(context, budget_for(fact.reason)):
-        return _Refusal(over, "if it is needed all the same, `interlock replay` is outside the budgets")
+        return _Refusal(over, f"to override: `{override}`")
     if run.state is State.COMPLETED and not fact.is_fresh and fact.reason != REPLAY:
-        why = "no sensor is newer than the success; a rerun would find the same data"
-        return _Refusal(why, "if it is needed all the same, `interlock replay` asks for no newer data")
+        why = "no sensor changed since the run completed, so a rerun would read the same data"
+        return _Refusal(why, f"to override: `{override}`")
     return None
 
 
@@ -130,7 +132,7 @@ def _over_budget(context: Context, budget: Budget | None) -> str | None:
         return None
     limit = context.job.max_drift_reruns if budget is Budget.DRIFT else context.job.max_manual_reruns
     spent = context.run.spent.of(budget)
-    return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
+    return f"{budget} rerun limit reached ({spent} of {limit})" if spent >= limit else None
 
 
 def _accept(context: Context, fact: RerunRequested) -> Decision:
@@ -146,14 +148,14 @@ def _accept(context: Context, fact: RerunRequested) -> Decision:
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         EmitEvent(
             type=EventType.RERUN_ACCEPTED,
-            message=f"{run.key} runs again: {fact.reason}",
+            message=f"{run.key}: rerun accepted: {fact.reason}",
             detail={"reason": fact.reason, "attempt": run.attempt + 1},
         ),
     )
 
 
 def _reject(context: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> Decision:
-    message = f"{context.run.key} does not run again ({fact.reason}): {why}"
+    message = f"{context.run.key}: rerun rejected ({fact.reason}): {why}"
     return Decision.of(
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_REJECTED, message=why),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.values import Json
@@ -244,3 +245,41 @@ class DryRun:
     @property
     def attempt(self) -> int:
         return 1  # a dry run is never repeated
+
+
+# --- the words that people see; rows, events and `state` in JSON keep the stored values -------------------------------
+
+CANCELLED: Final = "cancelled"
+DRY_RUN: Final = "dry run"
+PAUSED: Final = "paused"
+
+STATE_WORDS: Final = {
+    State.EVALUATING: "waiting",
+    State.TRIGGERING: "starting",
+    State.POLLING: "running",
+    State.STOPPING: "stopping",
+    State.COMPLETED: "completed",
+    State.FAILED_FINAL: "failed",
+}
+_STATUS_WORDS: Final = {Status.RUNNING: "running", Status.COMPLETED: "completed", Status.FAILED_FINAL: "failed"}
+
+
+def status_word(run: Run | ForeignRun | DryRun, *, is_paused: bool = False) -> str:
+    """Return the word for a run; `is_paused` says whether its pipeline is."""
+    match run:
+        case DryRun():
+            return DRY_RUN
+        case ForeignRun():
+            return foreign_word(run.status)
+        case Run(outcome=Outcome.CANCELLED):
+            return CANCELLED
+        case Run(state=State.EVALUATING) if is_paused:
+            return PAUSED
+        case Run():
+            return STATE_WORDS[run.state]
+
+
+def foreign_word(status: str) -> str:
+    """Return the word for another system's status; a status that Interlock does not know stays as it is."""
+    known = next((each for each in Status if each == status), None)
+    return status if known is None else _STATUS_WORDS[known]

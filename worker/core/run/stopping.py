@@ -139,5 +139,5 @@ def _cannot_stop(context: Context, message: str) -> Decision:
 
 def _cancel_too(context: Context, fact: CancelRequested) -> Decision:
     if context.run.after_stop is AfterStop.CANCEL:
-        return waive_only(fact, "the run is being cancelled already")
+        return waive_only(fact, "the run is already being cancelled")
     return Decision.of(NoteAfterStop(AfterStop.CANCEL, fact.reason), *waive(fact))

@@ -151,7 +151,7 @@ def _give_up(context: Context, message: str, category: FailureCategory | None, u
     reason = f"the target did not start the job in {number}; the last: {message}"
     detail: dict[str, Json] = {
         "attempt": context.run.attempt,
-        "actionHint": "mend what the target refuses, then rerun it",
+        "actionHint": "fix what the target rejects, then rerun it",
     }
     return Decision.of(
         End(outcome=Outcome.NOT_STARTED, reason=reason),

@@ -114,7 +114,7 @@ class ConfigChanges:
             detail={
                 "problems": list(unusable.problems[:PROBLEMS_TOLD_MAX]),
                 "inForce": known.good,
-                "actionHint": "run `interlock validate` on the file, mend it, and deploy it again",
+                "actionHint": "run `interlock validate` on the file, fix it and deploy it again",
             },
         )
 

@@ -52,7 +52,7 @@ class RequestIntake:
         if refusal := await self._sensors.refusal(key, schedule):
             tell = EmitEvent(
                 type=EventType.RERUN_REJECTED,
-                message=f"{key} does not run again: {refusal.reason}",
+                message=f"{key}: rerun rejected: {refusal.reason}",
                 detail={"actionHint": refusal.hint},
                 once=True,
             )

@@ -77,7 +77,7 @@ class BadRecord(Rejected):
     def __init__(self, change: Change, problem: str) -> None:
         super().__init__(
             f"record {change.position} of {change.table} ({change.key.pk} {change.key.sk}) cannot be understood: "
-            f"{problem}; it goes to the dead letters: mend whoever wrote the row, then write it again"
+            f"{problem}; it becomes a dead letter; fix the program that wrote the row, then write it again"
         )
         self.change = change
 

@@ -27,6 +27,11 @@ class GateStatus(StrEnum):
     CLOSED = "closed"
     UNKNOWN = "unknown"
 
+    @property
+    def word(self) -> str:
+        """Return the word that people see; JSON has both."""
+        return {GateStatus.OPEN: "passed", GateStatus.CLOSED: "blocked", GateStatus.UNKNOWN: "unknown"}[self]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
@@ -44,30 +49,41 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
-    """Describes one gate. `changes` would pass it, in the imperative; a blocked gate always has some."""
+    """Describes one gate. `changes` would pass it, in the imperative; a blocked gate always has some.
+
+    `advice` replaces "blocked by" in the summary: it says how to go on from a run that has ended.
+    """
 
     gate: Gate
     passage: GateStatus
     sentence: str
     changes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
+    """Explains a run. `name` is what people call it; `state` is stored, `status` is the word for it."""
+
     key: RunKey
+    name: str
     findings: tuple[GateFinding, ...]
+    state: str | None = None  # None: there is no run yet
+    status: str | None = None
     is_under_way: bool = False  # the job is starting, running or stopping: nothing needs to be done
 
     @property
     def summary(self) -> str:
         """Return one sentence: the first gate that blocks the run, or that none does."""
         if self.is_under_way:
-            return next(finding.sentence for finding in self.findings if finding.gate is Gate.RUN)
+            return _as_sentence(next(finding.sentence for finding in self.findings if finding.gate is Gate.RUN))
         held = next((finding for finding in self.findings if finding.passage is not GateStatus.OPEN), None)
         if held is None:
-            return "nothing stands in its way: a worker starts it as soon as it looks"
-        how = "held back" if held.passage is GateStatus.CLOSED else "perhaps held back"
+            return "Every gate is passed: a worker starts it at its next evaluation."
+        if held.advice:
+            return f"{_as_sentence(held.sentence)} {held.advice}"
+        how = "Blocked" if held.passage is GateStatus.CLOSED else "Perhaps blocked"
         return f"{how} by {held.gate}: {held.sentence}"
 
     @property
@@ -76,6 +92,10 @@ class Explanation:
         if self.is_under_way:
             return ()
         return tuple(dict.fromkeys(change for finding in self.findings for change in finding.changes))
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def is_open(gate: Gate, sentence: str, conditions: tuple[Condition, ...] = ()) -> GateFinding:

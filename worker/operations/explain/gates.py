@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from worker.core.model.keys import RunKey
+from worker.core.model.run_names import shown_run
+from worker.core.run.state import ForeignRun, status_word
 from worker.operations.explain import run_gates, start_gates
 from worker.operations.explain.explanation import Explanation, Gate, GateFinding, is_closed, is_unknown
 from worker.operations.explain.snapshot import RunSnapshot
@@ -23,12 +25,21 @@ GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
 def explain(sight: RunSnapshot) -> Explanation:
     """Return for every gate whether it is passed, and what would pass the others."""
     findings = tuple(look(sight) for look in GATES.values())
-    return Explanation(key=sight.key, findings=findings, is_under_way=run_gates.is_under_way(sight))
+    run, is_paused = sight.run, sight.pause is not None and not sight.pause.is_over(sight.now)
+    stored = run.status if isinstance(run, ForeignRun) else run.state if run else None
+    return Explanation(
+        key=sight.key,
+        name=shown_run(sight.key, sight.pipeline),
+        findings=findings,
+        state=stored,
+        status=status_word(run, is_paused=is_paused) if run else None,
+        is_under_way=run_gates.is_under_way(sight),
+    )
 
 
 def explain_unusable(key: RunKey, problems: tuple[str, ...]) -> Explanation:
     """Explain a pipeline without any usable configuration: all gates but the first are unknown."""
-    sentence = f"what is deployed cannot be used: {'; '.join(problems)}"
+    sentence = f"the deployed configuration is invalid: {'; '.join(problems)}"
     closed = is_closed(Gate.CONFIG, sentence, f"correct the file of {key.pipeline} and push it")
-    others = (is_unknown(gate, "nobody can tell without a configuration") for gate in list(Gate)[1:])
-    return Explanation(key=key, findings=(closed, *others))
+    others = (is_unknown(gate, "unknown without a configuration") for gate in list(Gate)[1:])
+    return Explanation(key=key, name=f"{key.pipeline}/{key.period}", findings=(closed, *others))

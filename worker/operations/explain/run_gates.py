@@ -1,9 +1,25 @@
 """Explains the gates of an existing run: its state, the rules, the budgets and its SLA watch."""
 
+from dataclasses import replace
+
 from worker.core.model.rules import evaluate
+from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.model.sla_times import times_for_run
 from worker.core.run.context import limits
-from worker.core.run.state import AfterStop, DryRun, DryState, ForeignRun, Run, Spent, StartStep, State, Status
+from worker.core.run.state import (
+    AfterStop,
+    DryRun,
+    DryState,
+    ForeignRun,
+    Outcome,
+    Run,
+    Spent,
+    StartStep,
+    State,
+    Status,
+    foreign_word,
+    status_word,
+)
 from worker.core.sla.state import Verdict
 from worker.operations.explain.conditions import conditions_of
 from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open
@@ -12,10 +28,17 @@ from worker.operations.explain.snapshot import RunSnapshot, moment
 from worker.operations.explain.waiting import times
 
 AFTERWARDS = {
-    AfterStop.RETRY: "then it is tried again",
-    AfterStop.SUPERSEDE: "then the next attempt begins",
+    AfterStop.RETRY: "then it is retried",
+    AfterStop.SUPERSEDE: "then the next attempt starts",
     AfterStop.CANCEL: "then it is cancelled",
-    AfterStop.END: "then it has timed out",
+    AfterStop.END: "then it ends as timed out",
+}
+ENDS = {
+    Outcome.EXHAUSTED: "failed (its rules did not pass)",
+    Outcome.NOT_STARTED: "failed (not started)",
+    Outcome.START_UNKNOWN: "failed (start unknown)",
+    Outcome.ORPHANED: "failed (its job may still be running)",
+    Outcome.TIMED_OUT: "failed (run timed out)",
 }
 
 
@@ -37,31 +60,31 @@ def run(sight: RunSnapshot) -> GateFinding:
 
 def _progress(sight: RunSnapshot, active: Run) -> str:
     zone = sight.schedule.zone
-    attempt, since = f"attempt {active.attempt}", moment(active.since, zone)
+    attempt, since = f"(attempt {active.attempt})", moment(active.since, zone)
     match active.state, active.start_step:
         case State.EVALUATING, _:
             until = f", until {moment(active.window_ends_at, zone)}" if active.window_ends_at else ""
-            return f"{attempt} waits for its rules since {since}{until}"
+            return f"waiting for its rules since {since}{until} {attempt}"
         case State.TRIGGERING, StartStep.REFUSED:
-            again = f"; it is tried again at {moment(active.start_after, zone)}" if active.start_after else ""
-            return f"{attempt}: {_failures(active)}{again}{_last_word(active)}"
+            again = f"; the next try is at {moment(active.start_after, zone)}" if active.start_after else ""
+            return f"starting {attempt}: {_failures(active)}{again}{_last_word(active)}"
         case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
-            asked = f"the job may have been started at {since}; the target is asked whether it has it"
-            return f"{attempt}: {asked}{_last_word(active)}"
+            asked = f"the job may have started at {since}; Interlock asks the target whether it did"
+            return f"starting {attempt}: {asked}{_last_word(active)}"
         case State.TRIGGERING, _:
-            return f"{attempt}: the job is being started since {since}"
+            return f"starting since {since} {attempt}"
         case _:
-            return f"{attempt}: the job runs since {since}, and has until {_patience(sight, active)}"
+            return f"running since {since}, until {_patience(sight, active)} at the latest {attempt}"
 
 
 def _failures(active: Run) -> str:
     if lost := active.starts_unanswered:
-        return f"the job may be running: of {active.start_failures} tries to start it, {lost} got no answer"
-    return f"the job was refused {times(active.start_failures)}"
+        return f"the job may be running: {lost} of {active.start_failures} tries to start it got no answer"
+    return f"the target rejected it {times(active.start_failures)}"
 
 
 def _last_word(active: Run) -> str:
-    return f"; the last answer: {active.reason}" if active.reason else ""
+    return f"; last answer: {active.reason}" if active.reason else ""
 
 
 def _patience(sight: RunSnapshot, active: Run) -> str:
@@ -70,42 +93,46 @@ def _patience(sight: RunSnapshot, active: Run) -> str:
 
 def _stopping(sight: RunSnapshot, stopping: Run) -> GateFinding:
     then = AFTERWARDS.get(stopping.after_stop, "") if stopping.after_stop else ""
-    until = f" (until {moment(stopping.window_ends_at, sight.schedule.zone)})" if stopping.window_ends_at else ""
+    until = (
+        f" until {moment(stopping.window_ends_at, sight.schedule.zone)} at the latest"
+        if stopping.window_ends_at
+        else ""
+    )
     why = f": {stopping.reason}" if stopping.reason else ""
-    sentence = f"attempt {stopping.attempt} is being stopped{until}{why}; {then}"
+    sentence = f"stopping{until} (attempt {stopping.attempt}){why}; {then}"
     return is_closed(Gate.RUN, sentence.rstrip("; "), "wait until the job has stopped")
 
 
 def _ended(sight: RunSnapshot, ended: Run) -> GateFinding:
     at = moment(ended.since, sight.schedule.zone)
-    how = "completed" if ended.state is State.COMPLETED else f"ended as {ended.outcome or 'failed'}"
+    how = ENDS.get(ended.outcome, status_word(ended)) if ended.outcome else status_word(ended)
     why = f": {ended.reason}" if ended.reason else ""
-    sentence = f"attempt {ended.attempt} {how} at {at}{why}"
-    return is_closed(Gate.RUN, sentence, _again(sight, ended))
+    finding = is_closed(Gate.RUN, f"{how} at {at} (attempt {ended.attempt}){why}", _again(sight, ended))
+    return replace(finding, advice=f"Use `{_command(sight, ended)}` to run it again.")
 
 
 def _again(sight: RunSnapshot, ended: Run) -> str:
-    key = sight.key
-    if _manual_left(sight, ended):
-        return f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
-    return (
-        f"run `interlock replay {key.pipeline} {key.period} {key.period} --schedule {key.schedule}`, outside the budget"
-    )
+    limit = "" if _manual_left(sight, ended) else " (the manual rerun limit is reached)"
+    return f"run `{_command(sight, ended)}`{limit}"
+
+
+def _command(sight: RunSnapshot, ended: Run) -> str:
+    command = rerun_command if _manual_left(sight, ended) else replay_command
+    return command(sight.key, sight.pipeline)
 
 
 def _foreign(sight: RunSnapshot, foreign: ForeignRun) -> GateFinding:
     if foreign.status != Status.RUNNING:
-        key = sight.key
-        again = f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
-        return is_closed(Gate.RUN, f"another system ended it as {foreign.status}", again)
+        again = f"run `{rerun_command(sight.key, sight.pipeline)}`"
+        return is_closed(Gate.RUN, f"{foreign_word(foreign.status)} in another system", again)
     if foreign.expires_at is None:
         return is_closed(
-            Gate.RUN, "another system is running it, without an end to its claim", "end it in the system that began it"
+            Gate.RUN, "running in another system, without a time limit", "end it in the system that started it"
         )
     at = moment(foreign.expires_at, sight.schedule.zone)
     if sight.now > foreign.expires_at:
-        return is_closed(Gate.RUN, f"another system's claim ended at {at}", "let a worker close it, then rerun it")
-    return is_closed(Gate.RUN, f"another system is running it, at most until {at}", f"wait until {at}")
+        return is_closed(Gate.RUN, f"another system's run timed out at {at}", "let a worker close it, then rerun it")
+    return is_closed(Gate.RUN, f"running in another system, until {at} at the latest", f"wait until {at}")
 
 
 def _rehearsal(sight: RunSnapshot, rehearsal: DryRun) -> GateFinding:
@@ -113,11 +140,11 @@ def _rehearsal(sight: RunSnapshot, rehearsal: DryRun) -> GateFinding:
     match rehearsal.state:
         case DryState.EVALUATING:
             until = moment(rehearsal.window_ends_at, sight.schedule.zone)
-            return is_open(Gate.RUN, f"the rehearsal waits for its rules since {since}, until {until}")
+            return is_open(Gate.RUN, f"dry run: waiting for its rules since {since}, until {until}")
         case DryState.WOULD_TRIGGER:
-            return is_open(Gate.RUN, f"the job would have been started at {since}")
+            return is_open(Gate.RUN, f"dry run: the job would have started at {since}")
         case DryState.EXHAUSTED:
-            return is_open(Gate.RUN, f"the rehearsal was given up at {since}: {rehearsal.reason}")
+            return is_open(Gate.RUN, f"dry run: its rules did not pass by {since}: {rehearsal.reason}")
 
 
 def rules(sight: RunSnapshot) -> GateFinding:
@@ -125,7 +152,7 @@ def rules(sight: RunSnapshot) -> GateFinding:
     result = evaluate(sight.pipeline.rules, sensors, sight.now)
     conditions = tuple(conditions_of(result, sight.sensors, sight.own_run))
     if is_under_way(sight):
-        return is_open(Gate.RULES, f"they held when the job was started; now {result.reason}", conditions)
+        return is_open(Gate.RULES, f"passed when the job started; now {result.reason}", conditions)
     if result.passed:
         return is_open(Gate.RULES, result.reason, conditions)
     changes = smallest_changes(result, sight.key.period, sight.schedule.zone)
@@ -141,7 +168,7 @@ def budgets(sight: RunSnapshot) -> GateFinding:
     sentence = f"{_used(sight)}{_asked(sight)}"
     if seen is None or not seen.is_ended or _manual_left(sight, seen):
         return is_open(Gate.BUDGETS, sentence)
-    return is_closed(Gate.BUDGETS, f"{sentence}; a manual rerun would be refused", _again(sight, seen))
+    return is_closed(Gate.BUDGETS, f"{sentence}; the manual rerun limit is reached", _again(sight, seen))
 
 
 def _used(sight: RunSnapshot) -> str:
@@ -164,7 +191,7 @@ def _asked(sight: RunSnapshot) -> str:
     request, seen = sight.request, sight.own_run
     if request is None or (seen is not None and request.identity in seen.handled):
         return ""
-    return f"; a rerun asked for at {request.requested_at or 'an unknown time'} ({request.reason}) is not answered yet"
+    return f'; the rerun requested at {request.requested_at or "an unknown time"} ("{request.reason}") is still waiting'
 
 
 def sla(sight: RunSnapshot) -> GateFinding:
@@ -173,18 +200,16 @@ def sla(sight: RunSnapshot) -> GateFinding:
     if watch is None:
         times = times_for_run(wanted, sight.schedule, sight.key.period, None) if wanted else None
         if times is None:
-            return is_open(
-                Gate.SLA, "it has no deadline" if wanted is None else "its deadline counts from its first signal"
-            )
+            return is_open(Gate.SLA, "no deadline" if wanted is None else "its deadline counts from its first sensor")
         return is_open(Gate.SLA, f"due by {moment(times.breach_at, sight.schedule.zone)}; not watched yet")
     due, since = moment(watch.breach_at, sight.schedule.zone), moment(watch.since, sight.schedule.zone)
     why = f": {watch.reason}" if watch.reason else ""
     match watch.verdict:
         case None:
-            warned = "; the warning was given" if watch.warned_at else ""
+            warned = "; the warning was sent" if watch.warned_at else ""
             return is_open(Gate.SLA, f"{'overdue since' if sight.now >= watch.breach_at else 'due by'} {due}{warned}")
         case Verdict.MET:
-            return is_open(Gate.SLA, f"met: due by {due}, judged at {since}")
+            return is_open(Gate.SLA, f"met: due by {due}, decided at {since}")
         case Verdict.BREACHED:
             return is_open(Gate.SLA, f"missed: due by {due}{why}")
         case Verdict.WAIVED:

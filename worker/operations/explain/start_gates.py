@@ -5,6 +5,7 @@ from datetime import date, datetime, timedelta
 from worker.core.model.calendars import reason_excluded
 from worker.core.model.pipeline import Match, Schedule, Undated, local_date
 from worker.core.model.rules import RuleResult, evaluate_rule
+from worker.core.model.run_names import rerun_command
 from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
 from worker.core.schedule.period_range import OutOfRange, out_of_range
@@ -28,14 +29,14 @@ def config(sight: RunSnapshot) -> GateFinding:
     seen, pipeline = sight.config, sight.pipeline
     sentence = f"version {seen.applied[:HASH_SHOWN]}"
     if seen.applied != seen.in_force:
-        sentence += f", under which the run began; later runs begin under {seen.in_force[:HASH_SHOWN]}"
+        sentence += f", with which the run started; later runs use {seen.in_force[:HASH_SHOWN]}"
     if seen.problems:
         # The version in force stays: a bad deployment stops nothing.
-        sentence += f"; what was deployed since cannot be used: {seen.problems[0]}"
+        sentence += f"; the configuration deployed since is invalid: {seen.problems[0]}"
     if pipeline.dry_run:
         return is_closed(
             Gate.CONFIG,
-            f"{sentence}; a dry run: it is rehearsed, never run",
+            f"{sentence}; dry run: no job starts",
             f"set dryRun to false and push {pipeline.id}",
         )
     if pipeline.job is None:
@@ -61,7 +62,7 @@ def schedule(sight: RunSnapshot) -> GateFinding:
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}{due}{_next(sight.schedule, sight.now)}")
     if sight.schedule.starts_by_cron:
         return _by_cron(sight, expected)
-    return is_closed(Gate.SCHEDULE, "nothing starts it by itself: it has neither cron nor trigger", _rerun(sight))
+    return is_closed(Gate.SCHEDULE, "only a rerun starts it: it has neither cron nor trigger", _rerun(sight))
 
 
 def refused(period: Period, schedule: Schedule, now: datetime, *, exists: bool) -> OutOfRange | None:
@@ -82,14 +83,14 @@ def _by_cron(sight: RunSnapshot, expected: ExpectedRun | None) -> GateFinding:
     if expected is None or expected.at is None:
         return is_closed(
             Gate.SCHEDULE,
-            f"{begun_by}, and that never names {sight.key.period}{_next(sight.schedule, sight.now)}",
+            f"{begun_by}, and never for {sight.key.period}{_next(sight.schedule, sight.now)}",
             _rerun(sight),
         )
     if expected.at > sight.now:
         at = moment(expected.at, zone)
-        return is_closed(Gate.SCHEDULE, f"{begun_by}; its time comes at {at}", f"wait until {at}")
-    reason = why_not_begun(expected.at, sight.timing, sight.now) if sight.timing else "nobody noted why"
-    came = f"{begun_by}; its time came at {moment(expected.at, zone)} and no run was begun: {reason}"
+        return is_closed(Gate.SCHEDULE, f"{begun_by} at {at}", f"wait until {at}")
+    reason = why_not_begun(expected.at, sight.timing, sight.now) if sight.timing else "the reason was not recorded"
+    came = f"{begun_by}; it was due at {moment(expected.at, zone)}, but no run started: {reason}"
     return is_unknown(Gate.SCHEDULE, f"{came}{_next(sight.schedule, sight.now)}", _rerun(sight))
 
 
@@ -99,7 +100,7 @@ def _started_by(schedule: Schedule) -> str:
     if schedule.starts_by_trigger:
         also = f", and so does {cron}" if schedule.starts_by_cron else ""
         return f"{trigger} starts it{also}"
-    return f"{cron} starts it" if schedule.starts_by_cron else "nothing starts it by itself"
+    return f"{cron} starts it" if schedule.starts_by_cron else "only a rerun starts it"
 
 
 def _next(schedule: Schedule, now: datetime) -> str:
@@ -113,7 +114,7 @@ def _next(schedule: Schedule, now: datetime) -> str:
 
 
 def _rerun(sight: RunSnapshot) -> str:
-    return f"run `interlock rerun {sight.key.pipeline} {sight.key.period} --schedule {sight.key.schedule}`"
+    return f"run `{rerun_command(sight.key, sight.pipeline)}`"
 
 
 # --- calendar and pause -----------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def pause(sight: RunSnapshot) -> GateFinding:
     if seen is None:
         return is_open(Gate.PAUSE, "not paused")
     if seen.is_over(sight.now):
-        return is_open(Gate.PAUSE, "the last pause is over")
+        return is_open(Gate.PAUSE, "the last pause has ended")
     resume = f"resume the pipeline: `interlock resume {sight.key.pipeline}`"
     if seen.until is None:
         return is_closed(Gate.PAUSE, f"paused until someone resumes it: {seen.reason}", resume)
@@ -157,7 +158,7 @@ def trigger(sight: RunSnapshot) -> GateFinding:
     if wanted is None or not sight.schedule.starts_by_trigger:
         return is_open(Gate.TRIGGER, "no sensor is needed to start it")
     if sight.run is not None:
-        return is_open(Gate.TRIGGER, f"{wanted.rule.key} is not needed any more: the run exists")
+        return is_open(Gate.TRIGGER, f"the run exists, so {wanted.rule.key} is no longer needed")
     sensor = sight.sensors.get(wanted.rule.key)
     result = evaluate_rule(wanted.rule, None if sensor is None else sensor.data, sight.now)
     if not result.passed and wanted.match is Match.PREFIX:
@@ -168,7 +169,7 @@ def trigger(sight: RunSnapshot) -> GateFinding:
     conditions = (condition_of(result, sensor, None),)
     problem = (_given_up(sight) or result.reason) if not result.passed else _not_about(sight, sensor)
     if problem is None:
-        return is_open(Gate.TRIGGER, f"{result.reason}; a worker begins the run when it sees that", conditions)
+        return is_open(Gate.TRIGGER, f"{result.reason}; a worker creates the run when it reads the sensor", conditions)
     return is_closed(Gate.TRIGGER, problem, _write(sight, result), conditions=conditions)
 
 
@@ -182,7 +183,7 @@ def _given_up(sight: RunSnapshot) -> str | None:
     at = trigger_deadline_at(sight.schedule, sight.key.period)
     if at is None or sight.schedule.trigger is None or sight.now < at:
         return None
-    return f"{sight.schedule.trigger.rule.key} did not come by {moment(at, sight.schedule.zone)}, when it was given up"
+    return f"{sight.schedule.trigger.rule.key} did not arrive by its deadline, {moment(at, sight.schedule.zone)}"
 
 
 def _not_about(sight: RunSnapshot, sensor: Sensor | None) -> str | None:
@@ -196,7 +197,7 @@ def _not_about(sight: RunSnapshot, sensor: Sensor | None) -> str | None:
     is_taken = taken is not None and taken.content_hash == sensor.content_hash and wanted.undated is Undated.ONCE
     if taken is not None and is_taken and taken.period != sight.key.period:
         of = f" of {taken.period}" if taken.period else ""
-        return f"{sensor.key} says so, but was taken as the signal{of} already, and counts once"
+        return f"{sensor.key} passes, but has already triggered the run{of} and counts once"
     if spoken_of != sight.key.period:
-        return f"{sensor.key} says so, but speaks of {spoken_of}"
+        return f"{sensor.key} passes, but is for {spoken_of}"
     return None

@@ -10,8 +10,8 @@ from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
 from worker.store.table import Tables
 
 NOT_ACCEPTED = (
-    "the pipeline is older than this installation, and its cron starts nothing until it is accepted "
-    "(`interlock migrate accept`), or a changed file of it is pushed"
+    "the pipeline is older than this installation; its cron starts nothing until you accept it "
+    "(`interlock migrate accept`), or push a changed file"
 )
 
 
@@ -39,7 +39,7 @@ def why_not_begun(at: datetime, timing: ScheduleTiming, now: datetime) -> str:
     if mark is not None and mark.passed is not None and mark.passed.first <= at <= mark.passed.last:
         return mark.passed.reason
     if mark is not None and at <= mark.considered:
-        return "it was let go when its time came, or its run is not kept any more"
+        return "Interlock skipped it at the time, or its run has expired"
     if now - at <= ON_TIME:
-        return "its time has only just come"
-    return "it was not looked at since: no worker holds the scheduler's duty, or the pipeline is paused"
+        return "it became due only just now"
+    return "not evaluated since: no worker has the scheduler role, or the pipeline is paused"

@@ -11,7 +11,7 @@ def waits_for(run: Run) -> str:
     """Return what must happen next, by the row; for an ended run, why it ended."""
     match run.state, run.start_step:
         case State.FAILED_FINAL, _ if run.outcome is Outcome.CANCELLED:
-            return f"cancelled: {run.reason}" if run.reason else "cancelled"
+            return run.reason
         case ((State.COMPLETED | State.FAILED_FINAL), _):
             return run.reason
         case State.EVALUATING, _:
@@ -22,7 +22,7 @@ def waits_for(run: Run) -> str:
             return f"the next try to start the job{at}; {_failures(run)}{why}"
         case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
             why = f": {run.reason}" if run.reason else ""
-            return f"the target to say whether it has the job{why}"
+            return f"the target to confirm whether the job started{why}"
         case State.TRIGGERING, _:
             return "the job to start"
         case State.STOPPING, _:
@@ -33,8 +33,8 @@ def waits_for(run: Run) -> str:
 
 def _failures(run: Run) -> str:
     if lost := run.starts_unanswered:
-        return f"it may be running: of {run.start_failures} tries {lost} got no answer"
-    return f"it was refused {times(run.start_failures)}"
+        return f"it may be running: {lost} of {run.start_failures} tries got no answer"
+    return f"the target rejected it {times(run.start_failures)}"
 
 
 def times(number: int) -> str:
@@ -45,7 +45,7 @@ def times(number: int) -> str:
 def waits_for_rules(result: GroupResult) -> str:
     """Return the first condition that does not hold, and the number of the others."""
     if result.passed:
-        return "nothing: its rules hold, and the next look starts it"
+        return "its next evaluation; all rules pass"
     reasons = list(_failed(result))
     if not reasons:
         return result.reason

@@ -47,7 +47,7 @@ def check_config(found: Surveyed, now: datetime) -> CheckedConfig:
 def _refusals(found: Surveyed, loaded: Loaded) -> Iterator[MigrationFinding]:
     for error in loaded.errors:
         what = f"{error.path or 'the text'}: {error.message}"
-        yield _finding(found, Topic.CONFIG, Weight.REFUSED, what, error.hint or "mend it and deploy it again")
+        yield _finding(found, Topic.CONFIG, Weight.REFUSED, what, error.hint or "fix it and deploy it again")
 
 
 def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime) -> Iterator[MigrationFinding]:

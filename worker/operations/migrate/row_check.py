@@ -86,7 +86,7 @@ def _unreadable(found: Surveyed, row: Row) -> Iterator[MigrationFinding]:
         run = run_from_row(row)
     except BadRow as error:
         what, _, remedy = str(error).rpartition("; ")
-        yield _finding(found, Topic.UNREADABLE, Weight.REFUSED, what or remedy, remedy or "mend or delete the row")
+        yield _finding(found, Topic.UNREADABLE, Weight.REFUSED, what or remedy, remedy or "fix or delete the row")
         return
     if not isinstance(run, Run) and run.status not in {status.value for status in Status}:
         what = f"{run.key} has the status {run.status}, which nobody knows: it counts as having failed"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from worker.core.model.events import Event
+from worker.core.model.events import Event, shown_type
 from worker.core.model.keys import RunKey
-from worker.core.run.state import ForeignRun, Run, job_id
-from worker.core.sla.state import SlaWatch
+from worker.core.run.state import ForeignRun, Run, foreign_word, job_id, status_word
+from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.job_log import JobLog, JobRecord
@@ -34,7 +34,8 @@ class HistorySource(StrEnum):
 class HistoryEntry:
     """Describes something that happened. `at` is None if the record has no time.
 
-    `title` is the text for people, if the stored word would mislead them.
+    `title` is the text for people, if the stored word would mislead them. `status` is the word for the state of the
+    run, in an entry that has one.
     """
 
     at: datetime | None
@@ -43,6 +44,7 @@ class HistoryEntry:
     message: str = ""
     attempt: int | None = None
     title: str | None = None
+    status: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ def _of_event(event: Event) -> HistoryEntry:
         what=event.type,
         message=f"{event.message}; job {named}" if named else event.message,
         attempt=attempt if isinstance(attempt, int) and not isinstance(attempt, bool) else None,
+        title=shown_type(event.type),
     )
 
 
@@ -111,12 +114,21 @@ def _of_run(run: Run | ForeignRun | None) -> Iterator[HistoryEntry]:
             return
         case ForeignRun(status=status):
             yield HistoryEntry(
-                at=None, source=HistorySource.RUN, what=status, message="another system's row, without times"
+                at=None,
+                source=HistorySource.RUN,
+                what=status,
+                message="another system's row, without times",
+                status=foreign_word(status),
             )
         case Run():
             yield HistoryEntry(at=run.created_at, source=HistorySource.RUN, what="created", message=f"run {run.run_id}")
             yield HistoryEntry(
-                at=run.since, source=HistorySource.RUN, what=run.state, message=run.reason, attempt=run.attempt
+                at=run.since,
+                source=HistorySource.RUN,
+                what=run.state,
+                message=run.reason,
+                attempt=run.attempt,
+                status=status_word(run),
             )
 
 
@@ -125,12 +137,22 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
         return
     if watch.arrived_at is not None:
         yield HistoryEntry(
-            at=watch.arrived_at, source=HistorySource.SLA, what="first signal", message="its deadline counts from here"
+            at=watch.arrived_at,
+            source=HistorySource.SLA,
+            what="first signal",
+            title="first sensor",
+            message="its deadline counts from here",
         )
     if watch.warned_at is not None:
         yield HistoryEntry(at=watch.warned_at, source=HistorySource.SLA, what="warned")
     if watch.verdict is not None:
-        yield HistoryEntry(at=watch.since, source=HistorySource.SLA, what=watch.verdict.lower(), message=watch.reason)
+        yield HistoryEntry(
+            at=watch.since,
+            source=HistorySource.SLA,
+            what=watch.verdict.lower(),
+            message=watch.reason,
+            title="missed" if watch.verdict is Verdict.BREACHED else None,
+        )
 
 
 async def load(tables: Tables, key: RunKey, now: datetime) -> Records:

@@ -138,7 +138,7 @@ def _prospects(one: ListedTime, timing: ScheduleTiming, pause: Pause | None, now
         until = f" until {format_rfc3339(pause.until)}" if pause.until else ""
         yield f"does not start: paused{until}: {pause.reason}"
     elif one.pipeline.dry_run:
-        yield "dry run: is rehearsed only"
+        yield "dry run: no job starts"
     if one.run.note is not None:
         yield one.run.note
 

@@ -11,13 +11,13 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.rules import evaluate
-from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status
+from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status, status_word
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import waits_for, waits_for_rules
 from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
-from worker.store.repos.pauses import Pauses
+from worker.store.repos.pauses import pause_key, pause_of
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.runs import Runs, UnreadableRow, run_key
 from worker.store.repos.sensors import Sensors
@@ -43,12 +43,13 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """Holds one run. `waits_for` is what it waits for, or why it ended."""
+    """Holds one run: its stored `state`, and `status`, the word for it. `waits_for` is also why it ended."""
 
     rank: Rank
     name: str  # the name of its row if the row cannot be read
     key: RunKey | None
     state: str
+    status: str
     since: datetime | None
     attempt: int | None = None
     waits_for: str = ""
@@ -60,14 +61,16 @@ class RunList:
     """Holds a list of runs. `totals` counts all runs per rank, shown or not.
 
     For the ranks in `uncounted` there may be more. `is_cut`: runs of earlier periods of the one pipeline shown are left
-    out. `pause` is that pipeline's pause.
+    out. `pauses` has the pauses of the pipelines shown. `names_schedules`: whether the one pipeline shown has several
+    schedules; None if the list is about all pipelines.
     """
 
     lines: tuple[RunLine, ...]
     totals: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     uncounted: frozenset[Rank] = frozenset()
     is_cut: bool = False
-    pause: Pause | None = None
+    pauses: Mapping[PipelineId, Pause] = field(default_factory=dict[PipelineId, Pause])
+    names_schedules: bool | None = None
 
     @property
     def shown(self) -> Mapping[Rank, int]:
@@ -91,9 +94,11 @@ class RunLists:
         looked_at = _first_of_each_kind(active, limit)
         loaded = await self._load(looked_at)
         # Rows read by key come last: they are current, while an index lags.
-        lines = [*(await self._lines(_cut(ended, limit), now)), *(await self._lines(loaded, now))]
+        shown = [*_cut(ended, limit), *loaded]
+        pauses = await self._pauses(_pipelines_of(shown), now)
+        lines = await self._lines(shown, now, pauses)
         totals = _totals(ended, active, looked_at, loaded)
-        return RunList(_in_order(lines), totals, uncounted)
+        return RunList(_in_order(lines), totals, uncounted, pauses=pauses)
 
     async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> RunList:
         """Return the active runs of one pipeline and the latest periods of each of its schedules."""
@@ -110,11 +115,12 @@ class RunLists:
         known = {_name_of(run) for run in latest}
         looked_at = _first_of_each_kind([row for row in active if _name_of(row) not in known], limit)
         loaded = await self._load(looked_at)
-        lines = await self._lines([*loaded, *latest], now)
-        pause = await Pauses(self._tables).load(pipeline.id)
-        is_over = pause is None or pause.is_over(now)
+        pauses = await self._pauses([pipeline.id], now)
+        lines = await self._lines([*loaded, *latest], now, pauses)
         totals = _totals([], active, looked_at, [*loaded, *latest])
-        return RunList(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
+        return RunList(
+            _in_order(lines), totals, is_cut=is_cut, pauses=pauses, names_schedules=len(pipeline.schedules) > 1
+        )
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -148,12 +154,19 @@ class RunLists:
         )
         return [run for row in rows if isinstance(run := _read(row), DryRun | UnreadableRow)]
 
+    async def _pauses(self, pipelines: Iterable[PipelineId], now: datetime) -> dict[PipelineId, Pause]:
+        """Return the pauses that are not over."""
+        wanted = {pause_key(pipeline): pipeline for pipeline in sorted(set(pipelines))}
+        rows = await self._tables.get_many(TableName.CONTROL, list(wanted))
+        pauses = {wanted[key]: pause_of(row) for key, row in rows.items()}
+        return {pipeline: pause for pipeline, pause in pauses.items() if pause and not pause.is_over(now)}
+
     # --- lines --------------------------------------------------------------------------------------------------------
 
-    async def _lines(self, found: Iterable[Found], now: datetime) -> list[RunLine]:
+    async def _lines(self, found: Iterable[Found], now: datetime, pauses: Mapping[PipelineId, Pause]) -> list[RunLine]:
         runs = list(found)
         watches = await self._watches([run.key for run in runs if isinstance(run, Run | ForeignRun)])
-        return [await self._line(run, watches, now) for run in runs]
+        return [await self._line(run, watches, now, pauses) for run in runs]
 
     async def _watches(self, keys: Sequence[RunKey]) -> dict[RunKey, SlaWatch]:
         rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in keys])
@@ -166,25 +179,27 @@ class RunLists:
             watches[watch.key] = watch
         return watches
 
-    async def _line(self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime) -> RunLine:
+    async def _line(
+        self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime, pauses: Mapping[PipelineId, Pause]
+    ) -> RunLine:
         match run:
             case UnreadableRow():
                 return _unreadable(run)
             case DryRun():
                 is_waiting = run.state is DryState.EVALUATING
-                return _rehearsed(run, await self._rules(run.key, run.config_hash, now) if is_waiting else run.reason)
+                return _rehearsed(run, await self._rules(run.key, run.config_hash, now) if is_waiting else _result(run))
             case ForeignRun():
                 return _of_another(run, watches.get(run.key))
             case Run():
                 is_waiting = run.state is State.EVALUATING
                 waiting = await self._rules(run.key, run.config_hash, now) if is_waiting else waits_for(run)
-                return _own(run, waiting, watches.get(run.key))
+                return _own(run, waiting, watches.get(run.key), is_paused=run.key.pipeline in pauses)
 
     async def _rules(self, key: RunKey, config_hash: str, now: datetime) -> str:
         version = await self._configs.find(key.pipeline, config_hash)
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
-            return "its configuration, which is gone"
+            return "its configuration, which was deleted"
         from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
 
         names = required_sensors(version.pipeline, schedule)
@@ -200,12 +215,17 @@ def _read(row: Row) -> Found:
         return UnreadableRow(Key(str(row["PK"]), str(row["SK"])), str(error))
 
 
-def _own(run: Run, waiting: str, watch: SlaWatch | None) -> RunLine:
+def _pipelines_of(found: Iterable[Found]) -> Iterable[PipelineId]:
+    return (run.key.pipeline for run in found if not isinstance(run, UnreadableRow))
+
+
+def _own(run: Run, waiting: str, watch: SlaWatch | None, *, is_paused: bool) -> RunLine:
     return RunLine(
         rank=_rank_of(run),
         name=_name_of(run),
         key=run.key,
         state=run.state,
+        status=status_word(run, is_paused=is_paused),
         since=run.since,
         attempt=run.attempt,
         waits_for=waiting,
@@ -219,9 +239,16 @@ def _of_another(run: ForeignRun, watch: SlaWatch | None) -> RunLine:
         name=_name_of(run),
         key=run.key,
         state=run.status,
+        status=status_word(run),
         since=None,
         waits_for="another system's run",
         watch=watch,
+    )
+
+
+def _result(run: DryRun) -> str:
+    return (
+        "the job would have started" if run.state is DryState.WOULD_TRIGGER else f"its rules did not pass: {run.reason}"
     )
 
 
@@ -231,6 +258,7 @@ def _rehearsed(run: DryRun, waiting: str) -> RunLine:
         name=_name_of(run),
         key=run.key,
         state=run.state,
+        status=status_word(run),
         since=run.since,
         waits_for=waiting,
     )
@@ -242,6 +270,7 @@ def _unreadable(found: UnreadableRow) -> RunLine:
         name=_name_of(found),
         key=None,
         state="UNREADABLE",
+        status="unreadable",
         since=None,
         waits_for=found.problem,
     )

@@ -33,11 +33,11 @@ STARTING = a_run(State.TRIGGERING, start_step=StartStep.SENT, start_failures=3)
         (
             a_run(State.POLLING),
             FAILED,
-            "mend the job or its data, then rerun it; `interlock history` names the job of each attempt",
+            "fix the job or its data, then rerun it; `interlock history` shows the job of each attempt",
         ),
         (a_run(State.POLLING), JobRunning(1), "raise job.jobPollWindowSeconds if it needs longer"),
-        (a_run(State.COMPLETED), TOO_FEW, "look at the result before others use it; mend it and rerun"),
-        (STARTING, REFUSED, "mend what the target refuses, then rerun it"),
+        (a_run(State.COMPLETED), TOO_FEW, "check the result before others use it; fix it and rerun"),
+        (STARTING, REFUSED, "fix what the target rejects, then rerun it"),
     ],
 )
 def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fact, hint: str) -> None:
@@ -50,26 +50,26 @@ def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fa
 @pytest.mark.parametrize(
     ("run", "reason", "hint"),
     [
-        (a_run(State.STOPPING), "again", "ask again when the run has ended"),
+        (a_run(State.STOPPING), "again", "request it again when the run has ended"),
         (
             a_run(State.POLLING),
             "again",
-            "wait for its end, or replace it with `interlock rerun --supersede`: its job is stopped",
+            "wait until it ends, or stop it and start again: `interlock rerun orders 2026-03-10 --supersede`",
         ),
         (
             a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED),
             "late-data",
-            "if it is needed all the same, `interlock rerun` reopens it",
+            "to override: `interlock rerun orders 2026-03-10`",
         ),
         (
             a_run(State.COMPLETED, spent=Spent(manual=1)),
             "again",
-            "if it is needed all the same, `interlock replay` is outside the budgets",
+            "to override: `interlock replay orders 2026-03-10 2026-03-10`",
         ),
         (
             a_run(State.COMPLETED),
             "again",
-            "if it is needed all the same, `interlock replay` asks for no newer data",
+            "to override: `interlock replay orders 2026-03-10 2026-03-10`",
         ),
     ],
 )

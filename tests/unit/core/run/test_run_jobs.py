@@ -117,8 +117,8 @@ def test_a_failure_that_is_final_names_the_setting_that_allows_no_more() -> None
     never, _ = step(a_run(State.POLLING), OUT_OF_MEMORY, NOON)
     over, _ = step(a_run(State.POLLING, spent=Spent(code=1)), BAD_CODE, NOON, RETRYING)
 
-    assert never.reason.endswith("; job.maxRetries allows no retry")
-    assert over.reason.endswith("; job.maxCodeRetries allows no more than 1")
+    assert never.reason.endswith(" (no retries: job.maxRetries is 0)")
+    assert over.reason.endswith(" (1 of 1 code retries used)")
 
 
 def test_a_retry_begins_afresh_and_is_recorded() -> None:

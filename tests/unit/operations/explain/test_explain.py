@@ -26,13 +26,13 @@ def test_with_every_gate_open_nothing_is_needed() -> None:
 
     assert {finding.passage for finding in explanation.findings} == {GateStatus.OPEN}
     assert explanation.needed == ()
-    assert explanation.summary == "nothing stands in its way: a worker starts it as soon as it looks"
+    assert explanation.summary == "Every gate is passed: a worker starts it at its next evaluation."
 
 
 def test_the_summary_names_the_first_gate_that_is_closed_and_what_is_needed_covers_all() -> None:
     explanation = explain(a_sight(pause=Pause("moving house")))
 
-    assert explanation.summary == "held back by pause: paused until someone resumes it: moving house"
+    assert explanation.summary == "Blocked by pause: paused until someone resumes it: moving house"
     assert explanation.needed == (
         "resume the pipeline: `interlock resume orders`",
         'write ready.status = "done" for 2026-03-10',

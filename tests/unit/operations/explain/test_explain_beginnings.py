@@ -29,14 +29,14 @@ def test_a_sound_configuration_is_named_by_its_version() -> None:
 def test_a_run_under_an_older_version_says_so() -> None:
     sight = a_sight(config=StoredVersion(applied="v1", in_force="v2"), run=a_run())
 
-    assert found(sight, Gate.CONFIG).sentence == "version v1, under which the run began; later runs begin under v2"
+    assert found(sight, Gate.CONFIG).sentence == "version v1, with which the run started; later runs use v2"
 
 
 def test_a_bad_deployment_stops_nothing_and_is_told() -> None:
     finding = found(a_sight(config=StoredVersion(applied="v1", in_force="v1", problems=("no rules",))), Gate.CONFIG)
 
     assert finding.passage is GateStatus.OPEN
-    assert "what was deployed since cannot be used: no rules" in finding.sentence
+    assert "the configuration deployed since is invalid: no rules" in finding.sentence
 
 
 def test_a_dry_run_never_runs() -> None:
@@ -101,9 +101,9 @@ def test_a_cron_time_that_passed_without_a_run_can_be_made_up_for() -> None:
     finding = found(a_sight(rules_pipeline(cron_schedule())), Gate.SCHEDULE)
 
     assert finding.passage is GateStatus.UNKNOWN
-    assert "its time came at 2026-03-10 06:00 CET" in finding.sentence
+    assert "it was due at 2026-03-10 06:00 CET" in finding.sentence
     assert "next is 2026-03-11 at 2026-03-11 06:00 CET" in finding.sentence
-    assert finding.changes == ("run `interlock rerun orders 2026-03-10 --schedule stream`",)
+    assert finding.changes == ("run `interlock rerun orders 2026-03-10`",)
 
 
 def test_a_period_that_cron_never_names_is_told_apart() -> None:
@@ -112,7 +112,7 @@ def test_a_period_that_cron_never_names_is_told_apart() -> None:
     finding = found(sight, Gate.SCHEDULE)
 
     assert finding.passage is GateStatus.CLOSED
-    assert "never names 2026-03-11; next is 2026-03-16" in finding.sentence
+    assert "never for 2026-03-11; next is 2026-03-16" in finding.sentence
 
 
 def test_data_may_start_a_run_at_any_time() -> None:
@@ -225,7 +225,7 @@ def test_when_a_sensor_last_changed_is_told_as_far_as_its_producer_says(
 def test_a_plain_sensor_that_speaks_of_another_day_is_no_signal() -> None:
     finding = found(a_sight(sensors={"ready": {"status": "done", "date": "2026-03-09"}}), Gate.TRIGGER)
 
-    assert finding.sentence == "ready says so, but speaks of 2026-03-09"
+    assert finding.sentence == "ready passes, but is for 2026-03-09"
     assert finding.changes == ("write sensor ready#2026-03-10",)
 
 
@@ -239,7 +239,7 @@ def test_an_undated_sensor_counts_once() -> None:
     finding = found(a_sight(sensors={"ready": {"status": "done"}}, consumed=taken), Gate.TRIGGER)
 
     assert finding.passage is GateStatus.CLOSED
-    assert "was taken as the signal of 2026-03-09 already, and counts once" in finding.sentence
+    assert "has already triggered the run of 2026-03-09 and counts once" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_data_that_was_given_up_is_told_with_the_time() -> None:
 
     finding = found(a_sight(rules_pipeline(schedule)), Gate.TRIGGER)
 
-    assert finding.sentence == "ready did not come by 2026-03-10 09:00 UTC, when it was given up"
+    assert finding.sentence == "ready did not arrive by its deadline, 2026-03-10 09:00 UTC"
 
 
 @pytest.mark.parametrize("sight", [a_sight(run=a_run()), a_sight(rules_pipeline(cron_schedule()))])

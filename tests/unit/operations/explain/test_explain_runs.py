@@ -8,7 +8,19 @@ from worker.core.model.checks import Operator
 from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Group, Mode, Rule
-from worker.core.run.state import AfterStop, DryRun, DryState, ForeignRun, Outcome, Spent, StartStep, State
+from worker.core.run.state import (
+    STATE_WORDS,
+    AfterStop,
+    DryRun,
+    DryState,
+    ForeignRun,
+    Outcome,
+    Pause,
+    Run,
+    Spent,
+    StartStep,
+    State,
+)
 from worker.core.sla.state import Verdict
 from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain
@@ -30,79 +42,82 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
         (
             a_run(),
             GateStatus.OPEN,
-            "attempt 1 waits for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC",
+            "waiting for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC (attempt 1)",
         ),
-        (a_run(State.TRIGGERING), GateStatus.OPEN, "attempt 1: the job is being started since 2026-03-10 12:00 UTC"),
+        (a_run(State.TRIGGERING), GateStatus.OPEN, "starting since 2026-03-10 12:00 UTC (attempt 1)"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=NOON + MINUTE),
             GateStatus.OPEN,
-            "attempt 1: the job was refused 2 times; it is tried again at 2026-03-10 12:01 UTC",
+            "starting (attempt 1): the target rejected it 2 times; the next try is at 2026-03-10 12:01 UTC",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
             GateStatus.OPEN,
-            "attempt 1: the job may be running: of 2 tries to start it, 1 got no answer",
+            "starting (attempt 1): the job may be running: 1 of 2 tries to start it got no answer",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
             GateStatus.OPEN,
-            "attempt 1: the job was refused once; the last answer: no such job",
+            "starting (attempt 1): the target rejected it once; last answer: no such job",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
             GateStatus.OPEN,
             (
-                "attempt 1: the job may have been started at 2026-03-10 12:00 UTC; "
-                "the target is asked whether it has it; the last answer: no answer in 30 s"
+                "starting (attempt 1): the job may have started at 2026-03-10 12:00 UTC; "
+                "Interlock asks the target whether it did; last answer: no answer in 30 s"
             ),
         ),
         (
             a_run(State.POLLING, attempt=3),
             GateStatus.OPEN,
-            "attempt 3: the job runs since 2026-03-10 12:00 UTC, and has until 2026-03-10 13:00 UTC",
+            "running since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC at the latest (attempt 3)",
         ),
         (
             a_run(State.STOPPING),
             GateStatus.CLOSED,
-            "attempt 1 is being stopped (until 2026-03-10 12:10 UTC): the poll window is over; then it is tried again",
+            (
+                "stopping until 2026-03-10 12:10 UTC at the latest (attempt 1): "
+                "the poll window is over; then it is retried"
+            ),
         ),
-        (a_run(State.COMPLETED), GateStatus.CLOSED, "attempt 1 completed at 2026-03-10 12:00 UTC"),
+        (a_run(State.COMPLETED), GateStatus.CLOSED, "completed at 2026-03-10 12:00 UTC (attempt 1)"),
         (
             a_run(State.FAILED_FINAL),
             GateStatus.CLOSED,
-            "attempt 1 ended as failed at 2026-03-10 12:00 UTC: out of memory",
+            "failed at 2026-03-10 12:00 UTC (attempt 1): out of memory",
         ),
         (
             a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="not needed"),
             GateStatus.CLOSED,
-            "attempt 1 ended as cancelled at 2026-03-10 12:00 UTC: not needed",
+            "cancelled at 2026-03-10 12:00 UTC (attempt 1): not needed",
         ),
-        (FOREIGN, GateStatus.CLOSED, "another system is running it, at most until 2026-03-10 13:00 UTC"),
+        (FOREIGN, GateStatus.CLOSED, "running in another system, until 2026-03-10 13:00 UTC at the latest"),
         (
             ForeignRun(key=KEY, status="RUNNING", expires_at=NOON - HOUR),
             GateStatus.CLOSED,
-            "another system's claim ended at 2026-03-10 11:00 UTC",
+            "another system's run timed out at 2026-03-10 11:00 UTC",
         ),
         (
             ForeignRun(key=KEY, status="RUNNING"),
             GateStatus.CLOSED,
-            "another system is running it, without an end to its claim",
+            "running in another system, without a time limit",
         ),
-        (ForeignRun(key=KEY, status="COMPLETED"), GateStatus.CLOSED, "another system ended it as COMPLETED"),
+        (ForeignRun(key=KEY, status="COMPLETED"), GateStatus.CLOSED, "completed in another system"),
         (
             rehearsal(DryState.EVALUATING),
             GateStatus.OPEN,
-            "the rehearsal waits for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC",
+            "dry run: waiting for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC",
         ),
         (
             rehearsal(DryState.WOULD_TRIGGER),
             GateStatus.OPEN,
-            "the job would have been started at 2026-03-10 12:00 UTC",
+            "dry run: the job would have started at 2026-03-10 12:00 UTC",
         ),
         (
             rehearsal(DryState.EXHAUSTED, "too few orders"),
             GateStatus.OPEN,
-            "the rehearsal was given up at 2026-03-10 12:00 UTC: too few orders",
+            "dry run: its rules did not pass by 2026-03-10 12:00 UTC: too few orders",
         ),
     ],
 )
@@ -128,16 +143,51 @@ def test_of_a_run_under_way_nothing_is_needed(state: State) -> None:
     explanation = explain(a_sight(run=a_run(state)))
 
     assert explanation.needed == ()
-    assert explanation.summary.startswith("attempt 1")
+    assert explanation.summary.startswith(STATE_WORDS[state].capitalize())
 
 
 def test_an_ended_run_is_rerun_and_its_rules_must_hold_again() -> None:
     explanation = explain(a_sight(run=a_run(State.COMPLETED)))
 
     assert explanation.needed == (
-        "run `interlock rerun orders 2026-03-10 --schedule stream`",
+        "run `interlock rerun orders 2026-03-10`",
         "write orders.count >= 1000 for 2026-03-10",
     )
+
+
+@pytest.mark.parametrize(
+    ("run", "summary"),
+    [
+        (
+            a_run(State.COMPLETED),
+            "Completed at 2026-03-10 12:00 UTC (attempt 1). Use `interlock rerun orders 2026-03-10` to run it again.",
+        ),
+        (
+            a_run(State.FAILED_FINAL, outcome=Outcome.TIMED_OUT, reason="too slow"),
+            (
+                "Failed (run timed out) at 2026-03-10 12:00 UTC (attempt 1): too slow. "
+                "Use `interlock rerun orders 2026-03-10` to run it again."
+            ),
+        ),
+        (
+            a_run(State.COMPLETED, spent=Spent(manual=1)),
+            (
+                "Completed at 2026-03-10 12:00 UTC (attempt 1). "
+                "Use `interlock replay orders 2026-03-10 2026-03-10` to run it again."
+            ),
+        ),
+    ],
+)
+def test_the_summary_of_an_ended_run_names_the_command_that_runs_it_again(run: Run, summary: str) -> None:
+    assert explain(a_sight(run=run, sensors={"ready": {"status": "done"}})).summary == summary
+
+
+def test_a_waiting_run_of_a_paused_pipeline_is_shown_as_paused() -> None:
+    waiting, running = a_run(), a_run(State.POLLING)
+
+    assert explain(a_sight(run=waiting)).status == "waiting"
+    assert explain(a_sight(run=waiting, pause=Pause("upgrade"))).status == "paused"
+    assert explain(a_sight(run=running, pause=Pause("upgrade"))).status == "running"
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -168,7 +218,7 @@ def test_of_a_running_job_the_rules_are_shown_as_they_are_now_and_hold_nothing_b
     finding = found(sight, Gate.RULES)
 
     assert finding.passage is GateStatus.OPEN
-    assert finding.sentence.startswith("they held when the job was started; now 0 of 1 conditions hold")
+    assert finding.sentence.startswith("passed when the job started; now 0 of 1 conditions hold")
     assert [condition.is_news for condition in finding.conditions] == [True]
 
 
@@ -212,7 +262,7 @@ def test_with_the_manual_budget_used_up_a_replay_is_the_way() -> None:
     budgets = next(finding for finding in explanation.findings if finding.gate is Gate.BUDGETS)
     assert budgets.passage is GateStatus.CLOSED
     assert explanation.needed == (
-        "run `interlock replay orders 2026-03-10 2026-03-10 --schedule stream`, outside the budget",
+        "run `interlock replay orders 2026-03-10 2026-03-10` (the manual rerun limit is reached)",
     )
 
 
@@ -221,8 +271,8 @@ def test_a_request_that_waits_for_its_answer_is_mentioned_and_an_answered_one_is
     waiting = a_sight(request=request, run=a_run(State.COMPLETED))
     answered = a_sight(request=request, run=a_run(State.COMPLETED, handled=(request.identity,)))
 
-    assert "asked for at 2026-03-10T11:59:00Z (fixed) is not answered yet" in found(waiting, Gate.BUDGETS).sentence
-    assert "not answered" not in found(answered, Gate.BUDGETS).sentence
+    assert 'requested at 2026-03-10T11:59:00Z ("fixed") is still waiting' in found(waiting, Gate.BUDGETS).sentence
+    assert "still waiting" not in found(answered, Gate.BUDGETS).sentence
 
 
 # --- sla --------------------------------------------------------------------------------------------------------------
@@ -235,15 +285,15 @@ RELATIVE = a_schedule(trigger=READY, sla=Sla(max_duration=HOUR))
 @pytest.mark.parametrize(
     ("sight", "sentence"),
     [
-        (a_sight(), "it has no deadline"),
+        (a_sight(), "no deadline"),
         (a_sight(rules_pipeline(DAILY)), "due by 2026-03-10 09:00 UTC; not watched yet"),
-        (a_sight(rules_pipeline(RELATIVE)), "its deadline counts from its first signal"),
+        (a_sight(rules_pipeline(RELATIVE)), "its deadline counts from its first sensor"),
         (a_sight(watch=a_watch()), "due by 2026-03-10 14:00 UTC"),
-        (a_sight(watch=a_watch(warned_at=NOON)), "due by 2026-03-10 14:00 UTC; the warning was given"),
+        (a_sight(watch=a_watch(warned_at=NOON)), "due by 2026-03-10 14:00 UTC; the warning was sent"),
         (a_sight(watch=a_watch(breach_at=NOON)), "overdue since 2026-03-10 12:00 UTC"),
         (
             a_sight(watch=a_watch(verdict=Verdict.MET)),
-            "met: due by 2026-03-10 14:00 UTC, judged at 2026-03-10 12:00 UTC",
+            "met: due by 2026-03-10 14:00 UTC, decided at 2026-03-10 12:00 UTC",
         ),
         (
             a_sight(watch=a_watch(verdict=Verdict.BREACHED, reason="too late")),
