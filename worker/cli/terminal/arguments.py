@@ -1,4 +1,4 @@
-"""How runs and times are named on the command line."""
+"""Read the periods, schedules, reasons and times that are given on the command line."""
 
 from datetime import date, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ REASON_MAX = 500
 
 
 def read_period(text: str) -> Period:
-    """Raises `ConfigError` for a text that is no period."""
+    """Read a period in either spelling. Raises `ConfigError` if the text is not a period."""
     period = Period.parse(text) or Period.parse_compact(text)
     if period is None:
         raise ConfigError(f"{text!r} is not a period; write 2026-03-03, 2026-03-03T07 or 2026-03-03T0730")
@@ -25,16 +25,19 @@ def read_period(text: str) -> Period:
 
 
 def chosen_schedules(pipeline: Pipeline, name: str | None) -> tuple[Schedule, ...]:
-    """The schedule that was named, or all of them. Raises `ConfigError`."""
+    """Return the named schedule, or all if `name` is None. Raises `ConfigError` if it is unknown."""
     if name is None:
         return pipeline.schedules
-    from worker.operations.explain.load import schedule_of  # noqa: PLC0415  with all that explains a run
+    from worker.operations.explain.load import schedule_of  # noqa: PLC0415  it loads everything that explains a run
 
     return (schedule_of(pipeline, ScheduleId(name)),)
 
 
 def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
-    """The one schedule that is meant. Raises `ConfigError` if there are several and none was named."""
+    """Return the only or the named schedule.
+
+    Raises `ConfigError` if the pipeline has several schedules and `name` is None, or if the name is unknown.
+    """
     first, *others = chosen_schedules(pipeline, name)
     if others:
         names = ", ".join(schedule.id for schedule in (first, *others))
@@ -43,7 +46,7 @@ def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
 
 
 def read_reason(text: str) -> str:
-    """Raises `ConfigError` for a reason that says nothing, or more than people read."""
+    """Return the reason without outer spaces. Raises `ConfigError` if it is empty or too long."""
     reason = text.strip()
     if not 0 < len(reason) <= REASON_MAX:
         raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; say why in a sentence")
@@ -51,13 +54,16 @@ def read_reason(text: str) -> str:
 
 
 def time_before(text: str, now: datetime) -> datetime:
-    """`2h` is two hours ago, to the second; a time is itself. Raises `ConfigError`."""
+    """Read a duration as a time before `now` (to the second), or a time as itself. Raises `ConfigError`."""
     ago = parse_duration(text)
     return _time(text) if ago is None else (now - abs(ago)).replace(microsecond=0)
 
 
 def time_after(text: str, now: datetime) -> datetime:
-    """`2h` is in two hours, to the second; a time is itself, and must be one to come. Raises `ConfigError`."""
+    """Read a duration as a time after `now` (to the second), or a time as itself.
+
+    Raises `ConfigError` if the text is neither, or if the time is not in the future.
+    """
     ahead = parse_duration(text)
     at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
     if at <= now:
@@ -73,7 +79,7 @@ def _time(text: str) -> datetime:
 
 
 def today(context: typer.Context) -> date:
-    """The current date in UTC, by the clock that `main` passed in."""
+    """Return the current date in UTC, from the clock that `main` passed in."""
     clock: Clock = context.obj
     return clock.now().date()
 

@@ -1,4 +1,7 @@
-"""What `interlock` can do, known without loading any of it: names, one line each, and where the rest is found."""
+"""Describe and draw the program's help page without loading any command.
+
+Each command has a name, a summary of one line, and a function that loads it.
+"""
 
 import os
 import shutil
@@ -15,7 +18,10 @@ DIM, NAME, PLAIN = "\x1b[2m", "\x1b[1;36m", "\x1b[0m"
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of them. `summary` is the first paragraph of its help; a test compares the two."""
+    """CommandEntry names a command or a group of commands, and how to load it.
+
+    `summary` is the first paragraph of its help; a test compares the two.
+    """
 
     name: str
     summary: str
@@ -23,14 +29,14 @@ class CommandEntry(NamedTuple):
 
 
 class CommandPanel(NamedTuple):
-    """Commands that serve one purpose."""
+    """CommandPanel groups the commands that serve one purpose."""
 
     title: str
     commands: tuple[CommandEntry, ...]
 
 
 class RootPage(NamedTuple):
-    """The help page of the program itself."""
+    """RootPage holds the help page of the program itself."""
 
     introduction: str
     options: tuple[tuple[str, str], ...]
@@ -42,7 +48,10 @@ class RootPage(NamedTuple):
         return {entry.name: entry for panel in self.panels for entry in panel.commands}
 
     def text(self, *, width: int | None = None, colours: bool | None = None) -> str:
-        """Look as the pages of commands do, which Rich draws: here that would take most of the time."""
+        """Return the page in the layout that Rich gives to the pages of commands.
+
+        Rich does not draw this page, because loading Rich would take most of the time.
+        """
         wide = max(WIDTH_MIN, width or shutil.get_terminal_size().columns)
         lines = ["", " Usage: interlock [OPTIONS] COMMAND [ARGS]...", "", *_paragraphs(self.introduction, wide), ""]
         lines += _box("Options", self.options, wide)

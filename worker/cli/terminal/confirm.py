@@ -1,4 +1,4 @@
-"""Asking before something is changed: a question on a terminal, `--yes` everywhere else."""
+"""Ask for confirmation before a change: a question on a terminal, `--yes` everywhere else."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,10 @@ Ask = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """`ask` None: there is nobody to ask, so `is_given` decides alone."""
+    """Consent says whether the user agrees to a change.
+
+    `ask` is None if there is no terminal; then `is_given` alone decides.
+    """
 
     is_given: bool
     ask: Ask | None
@@ -22,7 +25,7 @@ class Consent:
         return cls(yes, input if sys.stdin.isatty() else None)
 
     def obtain(self, screen: Screen, question: str) -> bool:
-        """Say whether to go on. Raises `ConfigError` where silence would have to be taken for an answer."""
+        """Return whether to go on. Raises `ConfigError` if consent is not given and there is no terminal."""
         if self.is_given:
             return True
         if self.ask is None:

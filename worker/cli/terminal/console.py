@@ -1,8 +1,8 @@
-"""Where the command line writes: colour and tables on a terminal, plain lines on a pipe, JSON on request.
+"""Write output: colours and tables on a terminal, plain lines on a pipe, JSON on request.
 
-Results go to standard output; progress and remarks go to standard error, so that a pipe carries results alone. Results
-that nobody reads any more end the command, quietly, as other tools do; results that cannot be written are an error. A
-remark that cannot be written is left out.
+Results go to standard output. Progress and remarks go to standard error, so that a pipe carries only results. If the
+reader of the results has closed the pipe, the command ends quietly, as other tools do. Results that cannot be written
+for another reason are an error. A remark that cannot be written is left out.
 """
 
 import json
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Row = Sequence[str]
 
 SENTENCE_WIDTH_MIN = 40
-TERMINAL_WISHES = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that say what is a terminal, whatever the stream is
-READER_GONE = 141  # what a shell shows of a tool that SIGPIPE ended: 128 + 13
+TERMINAL_WISHES = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that say whether the stream counts as a terminal
+READER_GONE = 141  # the exit code that a shell shows for a tool that SIGPIPE ended: 128 + 13
 
 
 class OutputFailed(ConfigError):
-    """Results could not be written; a person makes room for them, or sends them elsewhere."""
+    """OutputFailed says that results could not be written; the user must free space or redirect them."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(
@@ -38,25 +38,31 @@ class OutputFailed(ConfigError):
 
 
 class OutputStream:
-    """Standard output or error. Rich is loaded for a terminal alone: most commands take less time than that does."""
+    """OutputStream writes to standard output or standard error.
+
+    It loads Rich only for a terminal, because most commands take less time than loading Rich.
+    """
 
     def __init__(self, file: TextIO | None = None, *, is_error: bool = False, console: "Console | None" = None) -> None:
         self._file, self._is_error, self._console = file, is_error, console
 
     @property
     def file(self) -> TextIO:
-        # A stream that was closed before the program began is None; Rich has one that goes nowhere.
+        # A stream that was closed before the program started is None; Rich then provides one that discards its output.
         found = self._file or cast("TextIO | None", sys.stderr if self._is_error else sys.stdout)
         return cast("TextIO", self.console.file) if self._console is not None or found is None else found
 
     @property
     def is_terminal(self) -> bool:
-        """Whether there are colours and a width. Of the environment's wishes Rich is the judge."""
+        """Return whether the stream has colours and a width.
+
+        Rich decides if the environment has a variable that overrides the stream.
+        """
         if self._console is not None or not os.environ.keys().isdisjoint(TERMINAL_WISHES):
             return self.console.is_terminal
         try:
             return self.file.isatty()
-        except ValueError:  # it is closed
+        except ValueError:  # the stream is closed
             return False
 
     @property
@@ -75,17 +81,17 @@ class OutputStream:
         self.console.clear()
 
     def print(self, text: str, style: str = "") -> None:
-        """Write a line. On a pipe it is the text alone."""
+        """Write a line. On a pipe, write the text without a style."""
         if self.is_terminal:
             from rich.text import Text  # noqa: PLC0415
 
             self.console.print(Text(visible(text), style=style), soft_wrap=True)
         else:
             self.file.write(f"{visible(text)}\n")
-            self.file.flush()  # as on a terminal: results and remarks come in the order in which they were said
+            self.file.flush()  # as on a terminal: results and remarks appear in the order in which they were written
 
     def rendered(self, text: str, style: str = "") -> str:
-        """Give what `print` would write."""
+        """Return what `print` would write."""
         if not self.is_terminal:
             return f"{visible(text)}\n"
         with self.console.capture() as captured:
@@ -100,7 +106,10 @@ class OutputStream:
 
 
 class Screen:
-    """One command's output. Nothing is wrapped or cut on a pipe, and no control character reaches it."""
+    """Screen writes one command's output.
+
+    On a pipe it neither wraps nor cuts text. It writes no control characters.
+    """
 
     def __init__(
         self, *, out: "OutputStream | Console | None" = None, err: "OutputStream | Console | None" = None
@@ -113,18 +122,18 @@ class Screen:
             self.out.print(text, style)
 
     def rendered(self, text: str, style: str = "") -> str:
-        """Give what `line` would write, for somebody else to write."""
+        """Return what `line` would write, so that the caller can write it elsewhere."""
         return self.out.rendered(text, style)
 
     def remark(self, text: str, style: str = "dim") -> None:
-        """Say something about the work, not part of its result."""
+        """Write a remark about the work, which is not part of the result, to standard error."""
         try:
             self.err.print(text, style)
         except OSError:
             silence(self.err.file)
 
     def flush(self) -> None:
-        """Write what waits to be written: whether that can be done is known only then."""
+        """Write what is buffered, because a write error appears only then."""
         with self._writing():
             self.out.file.flush()
 
@@ -140,9 +149,9 @@ class Screen:
             raise OutputFailed(error) from error
 
     def table(self, rows: Sequence[Row], *, styles: Sequence[str] = (), indent: int = 2) -> None:
-        """Show rows in aligned columns; `styles` colours each row. Empty columns take no room.
+        """Show rows in aligned columns, without the empty ones; `styles` colours each row.
 
-        The last column holds sentences. Where a terminal leaves them too little room, they get lines of their own.
+        The last column holds sentences. If a terminal leaves them too little room, each sentence gets lines of its own.
         """
         shown = without_empty_columns(rows)
         heads, sentences = list(aligned([row[:-1] for row in shown])), [row[-1] for row in shown]
@@ -158,7 +167,7 @@ class Screen:
                 self._hang(" " * (indent + 2) + sentence, indent + 2, style)
 
     def _hang(self, text: str, indent: int, style: str) -> None:
-        """Write one line; on a terminal what does not fit goes on below, indented."""
+        """Write one line; on a terminal, continue text that does not fit on the next line, indented."""
         if not text.strip():
             return
         if not self.out.is_terminal:
@@ -174,7 +183,7 @@ class Screen:
         self.document(json_text(record))
 
     def document(self, text: str) -> None:
-        """Write text exactly as it is."""
+        """Write text unchanged, and end it with a newline."""
         with self._writing():
             self.out.file.write(text if text.endswith("\n") else text + "\n")
 
@@ -186,7 +195,10 @@ def _stream(given: "OutputStream | Console | None", *, is_error: bool) -> Output
 
 
 def silence(stream: object) -> None:
-    """Send a stream that failed nowhere: or Python would try again as it ends, and give an exit code of its own."""
+    """Redirect a failed stream to the null device.
+
+    Otherwise Python would write to it again at exit and set an exit code of its own.
+    """
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -196,7 +208,10 @@ def silence(stream: object) -> None:
 
 
 def json_text(value: object) -> str:
-    """JSON on one line. A decimal stays a number, digit by digit; what JSON has no word for becomes text."""
+    """Return JSON on one line, with every digit of a decimal.
+
+    A value of a type that JSON does not have becomes text.
+    """
     match value:
         case Decimal():
             return str(value)
@@ -210,7 +225,7 @@ def json_text(value: object) -> str:
 
 
 def json_lines(value: object, indent: int = 0) -> str:
-    """JSON for people: each member on a line of its own, numbers digit by digit."""
+    """Return JSON for people: each member on its own line, with every digit of a number."""
     inner, end = " " * (indent + 2), " " * indent
     match value:
         case Mapping() if value:
@@ -225,17 +240,17 @@ def json_lines(value: object, indent: int = 0) -> str:
 
 
 def visible(text: str) -> str:
-    """Show control characters instead of obeying them: file names and values come from outside."""
+    """Replace control characters by visible escapes, because file names and values come from outside."""
     return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
 
 def shown_time(at: datetime) -> str:
-    """A time for a column that people read: in UTC, to the millisecond, always of one width."""
+    """Return a time for a column that people read: in UTC, to the millisecond, always equally wide."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def passed(time: timedelta) -> str:
-    """How long, to the two digits that matter: `45s`, `12m`, `3h20m`, `4d`."""
+    """Return a rounded duration such as `45s`, `12m`, `3h20m` or `4d`."""
     seconds = max(0, int(time.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if minutes == 0:
@@ -246,7 +261,7 @@ def passed(time: timedelta) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`, `1,000 files`."""
+    """Return a number with its noun: `1 file`, `2 files`, `1,000 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -256,7 +271,7 @@ def without_empty_columns(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def aligned(rows: Sequence[Row]) -> Iterable[str]:
-    """Pad every cell to the widest of its column."""
+    """Pad every cell to the width of its column."""
     widths = [max(len(visible(cell)) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [visible(cell).ljust(width) for cell, width in zip(row, widths, strict=True)]

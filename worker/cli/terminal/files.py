@@ -1,4 +1,4 @@
-"""The files a command was given, read with progress that people can see."""
+"""Read the pipeline files that a command was given, and show progress."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -9,18 +9,21 @@ from pathlib import Path
 from worker.cli.terminal.console import Screen
 from worker.config.load import Directory, Forbids, OnFile, load_directory
 
-REMARK_EVERY = 250  # files between two lines of progress where there is no terminal to draw on
+REMARK_EVERY = 250  # files between two progress lines if standard error is not a terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Files and directories, and how to read them. `today` is where warnings about the coming year begin."""
+    """Sources names files and directories and says how to read them.
+
+    `today` is the date from which warnings about the coming year count.
+    """
 
     paths: Sequence[Path]
     today: date
     calendars: Path | None = None
     lenient: bool = False
-    forbids: Forbids | None = None  # which targets are none; None: whoever reads the files cannot know
+    forbids: Forbids | None = None  # says which targets are forbidden; None: the command cannot know
 
 
 def read_files(screen: Screen, sources: Sources) -> Directory:
@@ -41,7 +44,10 @@ def read_files(screen: Screen, sources: Sources) -> Directory:
 
 @contextmanager
 def progress(screen: Screen) -> Generator[OnFile]:
-    """Give what the loader calls for each file: a bar on a terminal, now and then a line elsewhere."""
+    """Yield the function that the loader calls for each file.
+
+    It draws a bar on a terminal, and elsewhere writes a line every `REMARK_EVERY` files.
+    """
     if not screen.err.is_terminal:
         yield lambda _path, done, total: _remark(screen, done, total)
         return

@@ -1,5 +1,6 @@
-"""How commands are found and how their pages look: each is loaded when it is asked for, an option that takes no value
-shows none, and no type is named as Python names it.
+"""Load a command when it is invoked, and lay out the help pages.
+
+An option that takes no value shows none, and the pages show no Python type names.
 """
 
 import os
@@ -16,18 +17,20 @@ from worker.cli.terminal.command_list import CommandEntry, RootPage
 from worker.cli.terminal.console import Screen
 from worker.core.errors import ConfigError
 
-# Typer keeps its types of contexts and commands to itself.
+# Typer does not export its types of contexts and commands.
 Private: TypeAlias = Any
 
 PROGRAM: Final = "interlock"
-COMPLETION_VARIABLE: Final = "_INTERLOCK_COMPLETE"  # by which a shell asks; the name is Typer's
+COMPLETION_VARIABLE: Final = "_INTERLOCK_COMPLETE"  # a shell sets it to request completions; Typer chooses the name
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands by what is known of them, and loads the one that is invoked: all of them take a second.
+    """LazyGroup lists commands from their summaries and loads only the one that is invoked.
 
-    On pages it says nothing twice: Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and
-    `<list[Path]>` beside what is named already.
+    Loading all of them takes a second.
+
+    Its pages leave out the types that Typer adds: `<bool>` after every flag, as if `--yes true` were allowed, and
+    `<list[Path]>` after an argument that has a name already.
     """
 
     page: ClassVar[RootPage]
@@ -40,7 +43,7 @@ class LazyGroup(TyperGroup):
             _read_quickly(each)
 
     def main(self, *args: Private, standalone_mode: bool = True, **settings: Private) -> Private:
-        """Run a command; one that is not understood is an error like any other, where Typer would draw a box."""
+        """Run a command; show a usage error as every other error, where Typer would draw a box."""
         if os.environ.get(COMPLETION_VARIABLE):
             register_shells()
         if not standalone_mode:
@@ -71,14 +74,14 @@ class LazyGroup(TyperGroup):
 
 def show_usage_error(error: TyperException) -> None:
     if not error.format_message():
-        return  # a command was missing, and the help page was printed
-    from worker.cli.terminal.store_access import show_error  # noqa: PLC0415  it opens stores, too
+        return  # no command was given, and Typer printed the help page
+    from worker.cli.terminal.store_access import show_error  # noqa: PLC0415  it also loads the stores
 
     show_error(Screen(), ConfigError(usage_sentence(error)))
 
 
 def usage_sentence(error: TyperException) -> str:
-    """What is wrong, and after the last semicolon what to do, as in all our messages."""
+    """Return what is wrong and, after the last semicolon, what to do, as in all messages."""
     found = error.format_message().rstrip(".").replace("Value error, ", "")
     what, meant = found, ""
     for mark in (". Did you mean ", " (Possible options: "):
@@ -92,14 +95,17 @@ def usage_sentence(error: TyperException) -> str:
 
 
 def register_shells() -> None:
-    """Make Typer know the shells that it can complete for; it does so only beside options that we do not have."""
+    """Register the shells that Typer can complete for.
+
+    Typer does this only together with its completion options, which `interlock` does not have.
+    """
     get_completion_inspect_parameters()
 
 
 class LightCoercion:
-    """Takes values that are what they should be already, and leaves all others to Typer.
+    """LightCoercion accepts values that have the right type already, and passes all others to Typer.
 
-    Typer coerces even text by pydantic, which takes longer to load than most commands take as a whole.
+    Typer coerces even text with pydantic, which takes longer to load than most commands take in total.
     """
 
     def __init__(self, parameter: Private) -> None:
@@ -119,7 +125,7 @@ class LightCoercion:
 
 
 def _is_text(value: object) -> bool:
-    """Arguments that are not UTF-8 hold what cannot be encoded; Typer refuses those."""
+    """Return whether the value is text that UTF-8 can encode; Typer rejects other arguments."""
     if not isinstance(value, str):
         return False
     try:
@@ -130,7 +136,10 @@ def _is_text(value: object) -> bool:
 
 
 def load_command(entry: CommandEntry, ctx: Private) -> Private:
-    """Give the real command, or group of commands. A module may hold several that are not a group to people."""
+    """Load and return a command or a group of commands.
+
+    A module without a group name may hold several top-level commands; the entry's name selects one.
+    """
     group = get_group(entry.load())
     found = group if group.name else group.commands[entry.name]
     _prepare(found, ctx)
@@ -138,7 +147,7 @@ def load_command(entry: CommandEntry, ctx: Private) -> Private:
 
 
 def _prepare(command: Private, ctx: Private) -> None:
-    """Make its parameters quick to read and plain to look at; of a group: of all its commands."""
+    """Set quick coercion and plain types on a command's parameters, and on those of its subcommands."""
     for each in (*command.params, command.get_help_option(ctx)):
         _read_quickly(each)
         match each:
@@ -159,4 +168,4 @@ def _read_quickly(parameter: Private) -> None:
 
 
 def _nothing(ctx: Private) -> None:
-    """What is said beside an argument whose name says what it is."""
+    """Return no type for an argument, because its name is enough."""

@@ -1,4 +1,4 @@
-"""Finding the pipeline that a person named, and saying which one may have been meant if there is none."""
+"""Find the pipeline that a user named, and suggest a similar name if there is none."""
 
 from typing import Final
 
@@ -10,11 +10,14 @@ from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.store.repos.pipelines import Pipelines, StoredConfig
 from worker.store.table import Tables
 
-NAMES_COMPARED_MAX: Final = 1_000  # of the store's own list, which is read in pages: a slip must not read all of it
+NAMES_COMPARED_MAX: Final = 1_000  # the list has pages: a typing error must not read all of them
 
 
 async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
-    """Raises `Rejected` if the pipeline's configuration cannot be used."""
+    """Return the version in force; None if there is none.
+
+    Raises `Rejected` if the pipeline's configuration cannot be used.
+    """
     configs = PipelineVersions(tables)
     version = await configs.current(pipeline) or await configs.deployed(pipeline)
     if isinstance(version, Unusable):
@@ -25,8 +28,8 @@ async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
 
 
 def pipeline_in(stored: StoredConfig) -> Pipeline | None:
-    """Read a configuration leniently, because others deploy, too; None: it cannot be understood."""
-    from worker.config.load import load_text  # noqa: PLC0415  it takes longer than a command that needs no pipeline
+    """Read a configuration leniently, because other tools deploy too; None if it is invalid."""
+    from worker.config.load import load_text  # noqa: PLC0415  loading it is slow
 
     return load_text(stored.text or "", file=f"stored/{stored.pipeline}", lenient=True).pipeline
 
@@ -38,9 +41,10 @@ async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> i
 
 
 async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, *, otherwise: str) -> None:
-    """What is about a pipeline may come before it and outlive it; a mistyped name must not pass in silence.
+    """Warn if the store has no such pipeline, because the name may be mistyped.
 
-    `otherwise` is what to say where no pipeline has a name like it.
+    It is only a warning: rows about a pipeline may be written before it is deployed and after it is removed.
+    `otherwise` is the hint if no pipeline has a similar name.
     """
     if await Pipelines(tables).get(pipeline) is None:
         hint = await suggestion(tables, pipeline) or otherwise
@@ -48,8 +52,8 @@ async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, 
 
 
 async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
-    """`did you mean …?`, or nothing if none of the first pipelines has a name like it."""
-    from worker.config.problems import suggest  # noqa: PLC0415  for slips alone
+    """Return `did you mean …?`, or "" if none of the first 1,000 pipelines has a similar name."""
+    from worker.config.problems import suggest  # noqa: PLC0415  only a mistyped name needs it
 
     names: list[str] = []
     async for stored in Pipelines(tables).list():

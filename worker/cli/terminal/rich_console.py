@@ -1,4 +1,4 @@
-"""Rich, as a terminal gets it. A module of its own, because it takes long to load."""
+"""Configure Rich for a terminal. It is a separate module, because Rich takes long to load."""
 
 from typing import TextIO
 
@@ -6,10 +6,10 @@ from rich.console import Console
 
 
 class PlainConsole(Console):
-    """A console on which text is never markup: a message with [brackets] must come out as it went in."""
+    """PlainConsole never reads text as markup, so that it prints a message with [brackets] unchanged."""
 
     def __init__(self, *, file: TextIO | None = None, stderr: bool = False) -> None:
         super().__init__(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
 
     def on_broken_pipe(self) -> None:
-        raise  # noqa: PLE0704  called while the error is handled; `Screen` knows what it means
+        raise  # noqa: PLE0704  Rich calls this while it handles the error; `Screen` handles it

@@ -1,4 +1,7 @@
-"""The log and the alerts of `interlock run`, on streams that may be full, slow or gone while the worker goes on."""
+"""Write the log and the alerts of `interlock run` without stopping the worker.
+
+The streams may be full, slow or closed while the worker continues.
+"""
 
 import syslog
 from collections.abc import Callable, Generator
@@ -16,23 +19,29 @@ STYLES = {Severity.ALERT: "bold red", Severity.WARNING: "yellow", Severity.SUCCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStreams:
-    """Standard output for alerts and standard error for the log, each written in the background."""
+    """RunStreams has standard output for alerts and standard error for the log.
+
+    Each is written in the background.
+    """
 
     out: LineWriter
     log: LineWriter
 
     @property
     def screen(self) -> Screen:
-        """Give a screen on both: what a person is told at the start must not end the worker either."""
+        """Return a screen on both streams, so that the messages at the start cannot stop the worker either."""
         return Screen(out=OutputStream(cast("TextIO", self.out)), err=OutputStream(cast("TextIO", self.log)))
 
     @property
     def unread(self) -> list[str]:
-        """Name the streams that nobody reads any more."""
+        """Return the names of the streams whose reader is gone."""
         return [stream.name for stream in (self.out, self.log) if stream.is_broken]
 
     def on_broken(self, act: Callable[[], None]) -> None:
-        """Have `act` called, in any thread, once for each stream that nobody reads any more; at once if one is."""
+        """Call `act`, in any thread, once for each stream whose reader is gone.
+
+        Call it immediately if that has happened already.
+        """
         for stream in (self.out, self.log):
             stream.on_broken = act
         if self.unread:
@@ -45,7 +54,7 @@ class RunStreams:
         return write
 
     def say_last(self, text: str) -> None:
-        """Say what must not be lost where somebody may read it, if the log is not such a place."""
+        """If the log's reader is gone, write the text to standard output, or else to syslog."""
         if not self.log.is_broken:
             return
         if not self.out.is_broken:
@@ -57,7 +66,7 @@ class RunStreams:
 
 @contextmanager
 def run_streams(out: TextIO | None, err: TextIO | None) -> Generator[RunStreams]:
-    """Write to both until the end, and what waits then within a short time."""
+    """Yield both streams; at the end, close them, which writes what is queued within a short time."""
     streams = RunStreams(out=line_writer(out, "standard output"), log=line_writer(err, "standard error"))
     try:
         yield streams

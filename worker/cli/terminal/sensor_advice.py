@@ -1,4 +1,4 @@
-"""What a writer of sensors may have overlooked: a key that nothing reads, a period that begins no run."""
+"""Warn the writer of a sensor about a key that no rule reads or a period that starts no run."""
 
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from worker.store.table import Tables
 
 
 def warn_if_unheard(screen: Screen, pipeline: Pipeline, key: str) -> None:
-    """Warn of a key that nothing in its pipeline names, if one like it is named there."""
+    """Warn if nothing in the pipeline reads the key, but it reads a similar one."""
     if is_heard(pipeline, key):
         return
     named = [each for schedule in pipeline.schedules for each in required_sensors(pipeline, schedule)]
@@ -26,7 +26,7 @@ def warn_if_unheard(screen: Screen, pipeline: Pipeline, key: str) -> None:
 
 
 async def warn_of_period(screen: Screen, tables: Tables, pipeline: Pipeline, sensor: Sensor, now: datetime) -> None:
-    """Tell whoever writes a trigger what becomes of its period: no run at all, or one of another grain."""
+    """Warn the writer of a trigger if its period creates no run, or has another grain."""
     for schedule in pipeline.schedules:
         if not is_trigger(schedule, sensor.key):
             continue

@@ -1,4 +1,4 @@
-"""How a command meets a store: which one, opened and closed, and every trouble told in words instead of a traceback."""
+"""Open and close the store that a command uses, and report every error without a traceback."""
 
 import asyncio
 import os
@@ -45,9 +45,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one record a line, f
 
 
 class Exit(IntEnum):
-    """The same in every command. `WRONG` is also the answer where there is no such pipeline, run or dead letter:
+    """Exit lists the exit codes, which are the same in every command.
 
-    1 is often an answer to the question itself, such as that a run was missed, and a slip must not pass for it.
+    `WRONG` is also the code if there is no such pipeline, run or dead letter. The code is not 1, because 1 is often the
+    answer to the question, such as that a run was missed, and a typing error must not look like it.
     """
 
     DONE = 0
@@ -59,7 +60,7 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAccess:
-    """The store a command was told to use; nothing is opened yet."""
+    """StoreAccess holds the URL of the store that a command uses, and opens nothing by itself."""
 
     url: str
     clock: Clock
@@ -70,7 +71,7 @@ class StoreAccess:
 
     @asynccontextmanager
     async def tables(self) -> AsyncGenerator[Tables]:
-        """Open the store. One that must be made or migrated first is refused: neither happens in passing."""
+        """Open the store. Reject a store that must be created or migrated first: no command does so silently."""
         await self.admin.require_ready()
         tables = open_tables(self.url, self.clock)
         await tables.start()
@@ -81,7 +82,7 @@ class StoreAccess:
 
 
 def on_store(context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]) -> None:
-    """Run a command's work on its store and end with its exit code."""
+    """Run a command's work on its store and exit with its exit code."""
     screen = Screen()
     clock: Clock = context.obj
 
@@ -95,7 +96,7 @@ def on_store(context: typer.Context, url: str | None, work: Callable[[Screen, St
 def on_store_until_interrupted(
     context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]
 ) -> None:
-    """Ctrl-C is how a command that goes on for ever is meant to end."""
+    """Run as `on_store`; Ctrl-C is the normal end of a command that does not end by itself."""
     try:
         on_store(context, url, work)
     except KeyboardInterrupt:
@@ -103,7 +104,7 @@ def on_store_until_interrupted(
 
 
 def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
-    """Run to the exit code; an error is one line, and below it what to do."""
+    """Run the work and return its exit code; show an error as one line, with the remedy below."""
 
     async def guarded() -> int:
         try:
@@ -112,15 +113,15 @@ def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
             show_error(screen, error)
             return exit_code(error)
         except BrokenPipeError:
-            raise  # who reads us has read enough, as `head` does: that is an end, and no mistake
-        except Exception as error:  # noqa: BLE001  the edge: a person gets words, and enough to report it
+            raise  # the reader has read enough, as `head` does: that is a normal end
+        except Exception as error:  # noqa: BLE001  the edge: the user gets a sentence with enough detail to report it
             return show_causes(screen, error)
 
     return asyncio.run(guarded())
 
 
 def show_error(screen: Screen, error: WorkerError) -> None:
-    """Our messages end with what to do, after the last semicolon."""
+    """Show an error and its remedy, which is the part of the message after the last semicolon."""
     what, _, remedy = str(error).rpartition("; ")
     show_failure(screen, what or remedy, remedy if what else "")
 
@@ -133,7 +134,7 @@ def show_failure(screen: Screen, what: str, remedy: str = "") -> None:
 
 
 def show_causes(screen: Screen, error: Exception) -> int:
-    """Show what is behind an error, out of however many groups it comes in, and give the exit code."""
+    """Show the root causes of an error, also from nested groups, and return the exit code."""
     causes = root_causes(error)
     if broken := next((cause for cause in causes if isinstance(cause, BrokenPipeError)), None):
         raise broken
@@ -160,7 +161,7 @@ def _place(error: BaseException) -> str:
 
 
 def exit_code_of(errors: Sequence[WorkerError]) -> Exit:
-    """Give the code for several errors: a person must act if one of them says so."""
+    """Return the exit code for several errors: `WRONG` first, then `PROBLEMS`, then `LATER`."""
     codes = {exit_code(error) for error in errors}
     return next(code for code in (Exit.WRONG, Exit.PROBLEMS, Exit.LATER) if code in codes)
 

@@ -1,4 +1,4 @@
-"""What a list does not show: said to people in a sentence, to programs in a record of its own."""
+"""Report what a list leaves out: a sentence for people, a record for programs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from worker.core.model.values import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """`total` None: there are more, or may be, and nobody counted them. Not exact: there are at least so many."""
+    """Truncation says how many entries a list shows and leaves out.
+
+    `total` is None if there may be more and they were not counted. If `is_exact` is false, there are at least `total`.
+    """
 
     what: str
     shown: int
@@ -37,7 +40,7 @@ class Truncation:
 
 
 def report(screen: Screen, cuts: Iterable[Truncation], *, as_json: bool) -> None:
-    """Say what a list left out: after its records on a pipe of JSON, else beside the result."""
+    """Report what a list left out: as records after the list with JSON, else as remarks."""
     for cut in cuts:
         if as_json:
             screen.record(cut.record)

@@ -1,4 +1,4 @@
-"""Warns if no worker is running that would process what a command shows or requests."""
+"""Warn if no worker is running that would process what a command shows or requests."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,13 +10,16 @@ from worker.store.table import Tables
 
 
 async def warn_if_no_live_worker(screen: Screen, tables: Tables, now: datetime) -> None:
-    """Warn if no worker is running: without one, nothing that was requested happens."""
+    """Warn if no worker is running, because nothing that was requested happens without one."""
     if absence := absence_of_all(await Sessions(tables, GROUP).list(), now):
         screen.remark(f"{absence}. Start one with `interlock run`; until then nothing is processed.", "yellow")
 
 
 def absence_of_all(sessions: Iterable[Session], now: datetime) -> str | None:
-    """Return why no worker seems to be running; None if one is. A worker that was killed leaves its row behind."""
+    """Return why no worker seems to be running; None if one is.
+
+    A worker that was killed leaves its session row behind, so its last heartbeat counts.
+    """
     registered = [session for session in sessions if session.is_alive]
     if not registered:
         return "No worker is running on this store"
