@@ -1,4 +1,4 @@
-"""`interlock completion`: a script by which a shell completes commands and options."""
+"""`interlock completion`: print the script with which a shell completes commands and options."""
 
 from enum import StrEnum
 from typing import Annotated

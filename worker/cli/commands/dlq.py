@@ -24,7 +24,7 @@ from worker.store.table import Tables
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelector:
-    """The letters that are meant: one, all of a source, or all."""
+    """DeadLetterSelector selects one dead letter, all of a source, or all."""
 
     source: str | None = None
     id: str | None = None
@@ -33,7 +33,10 @@ class DeadLetterSelector:
         return " ".join(part for part in (self.source, self.id) if part is not None)
 
     async def find(self, tables: Tables) -> AsyncIterator[DeadLetter]:
-        """However many there are. Raises `ConfigError` for a source that never had a letter, with those that had."""
+        """Yield every selected dead letter.
+
+        Raises `ConfigError` for a source that never had a dead letter, and names the known sources.
+        """
         letters = DeadLetters(tables)
         sources = await letters.sources()
         if self.source is not None and self.source not in sources:
@@ -46,7 +49,7 @@ class DeadLetterSelector:
 
 
 async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelector, *, as_json: bool) -> int:
-    """List letters, oldest first within their source. Exit code 1 if there are any: somebody must look."""
+    """List dead letters, oldest first in each source. Return exit code 1 if there are any to handle."""
     count = 0
     async with access.tables() as tables:
         async for letter in which.find(tables):
@@ -63,7 +66,7 @@ async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
 
 
 async def run_show(screen: Screen, access: StoreAccess, which: DeadLetterSelector, *, as_json: bool) -> int:
-    """Show a letter with what was tried, and the record, message or event it holds."""
+    """Show a dead letter with its history, and the record, message or event that it holds."""
     async with access.tables() as tables:
         letter = await _first(which, tables)
         body = None if letter is None else await DeadLetters(tables).body(letter)
@@ -78,7 +81,7 @@ async def run_show(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
 
 
 def show_letter(screen: Screen, letter: DeadLetter, content: Mapping[str, Json]) -> None:
-    """For people: one thing below another, and JSON inside a message as what it is."""
+    """Show a dead letter for people: one field below another, with JSON in a message unfolded."""
     screen.line(f"{letter.source} {letter.id}", style="bold")
     screen.table(
         [
@@ -99,12 +102,12 @@ def _unfolded(value: Json) -> Json:
         read = read_json(value)
         json_lines(read)
     except (ValueError, RecursionError):
-        return value  # what is no JSON, or nested beyond what anybody reads, stays text
+        return value  # text that is not JSON, or is nested too deeply to read, stays text
     return read
 
 
 async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelector) -> int:
-    """Ask the workers to handle letters once more. They do it, and in order: nothing is handled here."""
+    """Request that workers replay dead letters in order; this command processes nothing itself."""
     async with access.tables() as tables:
         requests, count = Replays(tables, GROUP), 0
         async for letter in which.find(tables):
@@ -120,7 +123,7 @@ async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelec
 
 
 async def run_drop(screen: Screen, access: StoreAccess, which: DeadLetterSelector, consent: Consent) -> int:
-    """Forget a letter, and release the key that was parked because of it: its next record is handled again."""
+    """Drop a dead letter and release the key that it parked, so that its next record is processed."""
     async with access.tables() as tables:
         letter = await _first(which, tables)
         if letter is None:

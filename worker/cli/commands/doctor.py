@@ -42,7 +42,7 @@ STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
 
 
 async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool) -> int:
-    """Look at one thing after the other and show each. Exit code 1 if anything fails."""
+    """Run the checks one by one and show each result. Return exit code 1 if any check fails."""
     settings = _in_effect(read_settings(os.environ, store=access.url))
     tally: Counter[Health] = Counter()
     async with aclosing(diagnose(access, settings)) as diagnoses:
@@ -61,7 +61,7 @@ async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_jso
 
 
 def _in_effect(settings: Settings) -> Settings:
-    """A shadow needs less than its settings say."""
+    """Return the settings in effect: a shadow needs less than its settings say."""
     if not settings.shadow:
         return settings
     from worker.app.shadow import shadow_settings  # noqa: PLC0415  the wiring takes long to load
@@ -70,7 +70,7 @@ def _in_effect(settings: Settings) -> Settings:
 
 
 async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
-    """The machine, the settings, the store, what is around it on AWS, and the workers."""
+    """Check the machine, the settings, the store, its AWS resources, and the workers."""
     place = locate(access.url)
     for found in (*look_at_program(), *_look_at_settings(settings, is_file=isinstance(place, SqlitePlace))):
         yield found
@@ -87,7 +87,7 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         for found in of_verdicts("store", verdicts):
             yield found
         if isinstance(place, SqlitePlace) and not all(verdict.is_sound for verdict in verdicts):
-            return  # what else there is to say about a file is in the same file
+            return  # the remaining checks would read the same file
     async for found in _at_work(access, settings, place):
         yield found
 
@@ -95,7 +95,7 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
 async def _at_work(
     access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
 ) -> AsyncIterator[Diagnosis]:
-    """What a worker deals with: what is around the store on AWS, the jobs that it starts, and the other workers."""
+    """Check what a worker uses: AWS resources, the jobs that it starts, and the other workers."""
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
             yield found
@@ -128,7 +128,10 @@ def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosi
 
 
 def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What a worker reads of its settings only when it needs it; each is loaded here only if it is set."""
+    """Yield a reader for each setting that a worker reads only on use.
+
+    The code of a setting is loaded only if the setting is present.
+    """
     if settings.http_allow:
         from worker.net.address_policy import AddressPolicy  # noqa: PLC0415
 
@@ -148,7 +151,7 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
-    # Loaded here: the AWS library takes longer than a look at a file.
+    # Loaded here: loading the AWS library takes longer than checking a file.
     from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
     from worker.operations.doctor.aws import Cloud  # noqa: PLC0415
     from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
@@ -161,14 +164,14 @@ async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) ->
 
 
 async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncIterator[Diagnosis]:
-    """What the pipelines of the store start. Without a Glue job among them, nothing is asked of AWS."""
+    """Check the jobs that the store's pipelines start. Call AWS only if there is a Glue job among them."""
     from worker.operations.doctor.glue import glue_jobs, look_at_glue  # noqa: PLC0415
 
     try:
         async with opened_as_found(access.url, access.clock) as tables:
             names = glue_jobs([pipeline async for pipeline in _pipelines(tables)])
     except WorkerError:
-        return  # what is said of the store and its workers tells why
+        return  # the checks of the store and of the workers report the reason
     if not names:
         return
     from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
@@ -202,7 +205,7 @@ def _in_trouble(area: str, subject: str, trouble: WorkerError) -> Diagnosis:
 
 
 def _show(screen: Screen, found: Diagnosis) -> None:
-    """One line at once: the next answer may be long in coming."""
+    """Show one result immediately, because the next check may take long."""
     remedy = f"; {found.remedy}" if found.remedy else ""
     line = f"{found.health.value:<4}  {found.area:<{AREA_WIDTH}}  {found.subject}: {found.finding}{remedy}"
     screen.line(line, STYLES[found.health])

@@ -1,4 +1,4 @@
-"""`interlock events`: what people and machines were told."""
+"""`interlock events`: list the recorded events of runs, and follow new ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,10 @@ BAD_NEWS = ("FAIL", "EXHAUST", "BREACH", "MISSED", "TIMEOUT", "ORPHAN", "UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest:
-    """`limit` bounds what is shown of the past; what comes while following is shown whole."""
+    """EventsRequest says which events to show.
+
+    `limit` bounds the past events; new events are all shown while following.
+    """
 
     since: datetime
     pipeline: str | None
@@ -39,7 +42,11 @@ class EventsRequest:
 
 
 def event_types(names: Sequence[str], *, any_name: bool) -> tuple[str, ...]:
-    """`any_name`: along a pipeline others' types can be found too. Raises `ConfigError` for one that cannot be."""
+    """Return the event types to select.
+
+    With `any_name` (a pipeline is given), types of foreign events are allowed too. Raises `ConfigError` for a type that
+    does not exist.
+    """
     wanted = tuple(name.upper() if name.upper() in set(EventType) else name for name in names)
     unknown = [name for name in wanted if name not in set(EventType)]
     if unknown and not any_name:
@@ -60,7 +67,7 @@ async def run_events(screen: Screen, access: StoreAccess, request: EventsRequest
 
 
 async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequest) -> int:
-    """Show the past, then what comes, until the person has seen enough."""
+    """Show the past events, then new ones as they arrive, until the user presses Ctrl-C."""
     async with access.tables() as tables:
         reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
         events = await reader.news(access.clock.now())
@@ -73,7 +80,10 @@ async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequ
 
 
 async def _is_unknown(tables: Tables, request: EventsRequest) -> bool:
-    """Events outlive their pipeline; where there are none either, its name was mistyped."""
+    """Return whether the named pipeline is not in the store.
+
+    Events outlive their pipeline, so its name counts as mistyped only if it has no events either.
+    """
     return request.pipeline is not None and await Pipelines(tables).get(PipelineId(request.pipeline)) is None
 
 
@@ -97,7 +107,7 @@ def show_events(screen: Screen, events: Sequence[Event], *, as_json: bool) -> No
     elif events:
         rows = [row_of(event) for event in events]
         screen.table(rows, styles=["red" if is_bad_news(event) else "" for event in events], indent=0)
-    screen.out.file.flush()  # whoever follows through a pipe must not wait for a full buffer
+    screen.out.file.flush()  # a reader of a pipe must see each event at once, not when the buffer is full
 
 
 def is_bad_news(event: Event) -> bool:
@@ -106,7 +116,7 @@ def is_bad_news(event: Event) -> bool:
 
 def row_of(event: Event) -> tuple[str, str, str]:
     about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
-    # Our messages begin with what they are about, which others' do not.
+    # Interlock's messages begin with the run; messages of foreign events do not.
     message = event.message or about
     return shown_time(event.at), shown_type(event.type), message if about in message else f"{about}: {message}"
 

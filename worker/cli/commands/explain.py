@@ -1,4 +1,4 @@
-"""`interlock explain`: every gate on the way to a run, and what would pass those that block it."""
+"""`interlock explain`: show every gate of a run, and what would make a blocked gate pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ OTHERS_NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """`present` None: the period was named."""
+    """Explained holds an explanation. `present` is None if the user gave the period."""
 
     explanation: Explanation
     present: DefaultRun | None = None
@@ -40,7 +40,11 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainQuery:
-    """`period` None: of the newest active run, else the last that ran or was expected. `schedule` None: each."""
+    """ExplainQuery says which runs to explain.
+
+    `period` None means that of the newest active run, else the last that ran or was expected. `schedule` None means
+    every schedule.
+    """
 
     pipeline: PipelineId
     period: Period | None
@@ -48,7 +52,10 @@ class ExplainQuery:
 
 
 async def run_explain(screen: Screen, access: StoreAccess, asked: ExplainQuery, *, as_json: bool) -> int:
-    """A blocked gate is an answer, not a problem; an invalid configuration is one."""
+    """Explain the selected runs.
+
+    A blocked gate is an answer and gives exit code 0; an invalid configuration gives 1.
+    """
     now = access.clock.now()
     async with access.tables() as tables:
         match await SnapshotLoader(tables).version(asked.pipeline):
@@ -76,7 +83,7 @@ async def explain_each(tables: Tables, version: Version, asked: ExplainQuery, no
 
 
 def why_shown(present: DefaultRun) -> str:
-    """Which run is shown to a person who named no period."""
+    """Return which run is shown if the user gave no period."""
     if not present.is_active:
         return f"No period given and no run is active; showing the last that ran or was expected, {present.period}."
     if not present.others:
@@ -88,7 +95,7 @@ def why_shown(present: DefaultRun) -> str:
 
 
 def _named(asked: ExplainQuery, now: datetime) -> RunKey:
-    """What can be named of a run whose schedules nobody can read."""
+    """Return the key of the run to show if the configuration, and so its schedules, cannot be read."""
     schedule = ScheduleId(asked.schedule) if asked.schedule else STREAM_SCHEDULE
     return RunKey(asked.pipeline, schedule, asked.period or Period(now.date()))
 
@@ -112,11 +119,11 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
 
 
 def rows_of(finding: GateFinding) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """The gate, then each of its conditions below it."""
+    """Yield the gate's row, then a row for each of its conditions."""
     yield (finding.gate.value, finding.passage.word, finding.sentence), STYLES[finding.passage]
     for condition in finding.conditions:
         if len(finding.conditions) == 1 and sentence_of(condition) in finding.sentence:
-            continue  # said already
+            continue  # the gate's sentence says it already
         mark = "yes" if condition.passed else "no"
         yield ("", mark, sentence_of(condition)), "" if condition.passed else "red"
 

@@ -1,4 +1,4 @@
-"""`interlock history`: every transition and attempt of one run."""
+"""`interlock history`: show every transition and attempt of one run."""
 
 from datetime import datetime
 
@@ -54,7 +54,7 @@ async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, 
 async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunKey, str, DefaultRun | None] | None:
     """Return the run, its name, and how it was chosen if no period was given.
 
-    With a period, a schedule that is given need not exist any more: the records stay.
+    If both a period and a schedule are given, the schedule need not exist any more, because its records stay.
     """
     if asked.schedule is not None and asked.period is not None:
         key = RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period)
@@ -87,7 +87,7 @@ def row_of(key: RunKey, moment: HistoryEntry) -> tuple[str, ...]:
     at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
     what = moment.title or moment.status or moment.what
-    # Most messages name their run first; the heading has done so already.
+    # Most messages begin with the run, which the heading shows already.
     return at, moment.source.value, attempt, what, moment.message.removeprefix(str(key)).lstrip(": ")
 
 

@@ -1,4 +1,4 @@
-"""`interlock inbox`: test inbox rules, put a message by hand, and seed from a bucket."""
+"""`interlock inbox`: check and test inbox rules, process a message now, and seed from a bucket."""
 
 import asyncio
 import os
@@ -38,11 +38,11 @@ from worker.store.url import DynamoPlace, locate
 
 STDIN: Final = "-"
 LISTING_S: Final = 20.0
-MESSAGE_CHARS_MAX: Final = 1024 * 1024  # what a queue's message holds
+MESSAGE_CHARS_MAX: Final = 1024 * 1024  # the most that a queue's message holds
 
 
 def read_message(file: str, clock: Clock) -> Message:
-    """A message from a file, or from standard input for `-`. Raises `ConfigError`."""
+    """Read a message from a file, or from standard input for `-`. Raises `ConfigError`."""
     if file == STDIN:
         body = sys.stdin.read(MESSAGE_CHARS_MAX + 1)
     else:
@@ -59,7 +59,7 @@ def read_message(file: str, clock: Clock) -> Message:
 
 
 def run_check(screen: Screen, file: str) -> int:
-    """Say everything that is wrong with rules."""
+    """Report every problem of a rules file."""
     try:
         rules, problems = check_rules(read_text(Path(file)), file)
     except UnreadableFile as error:
@@ -73,7 +73,10 @@ def run_check(screen: Screen, file: str) -> int:
 
 
 def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -> int:
-    """Show what would become of a message; nothing is stored. Exit code 1 if any of it could not be used."""
+    """Show which sensors a message would write, and store nothing.
+
+    Return exit code 1 if any part of the message could not be used.
+    """
     is_used = True
     for news in _news_in(message):
         try:
@@ -88,7 +91,10 @@ def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -
 
 
 def _news_in(message: Message) -> Sequence[News]:
-    """Raises `Rejected`, in words for whoever has the message at hand: nothing of it is kept."""
+    """Return the notifications in a message.
+
+    Raises `Rejected` if it cannot be read, with a remedy for a user who has the message: nothing of it is stored.
+    """
     try:
         return list(read_notification(message))
     except BadNotification as problem:
@@ -132,7 +138,7 @@ def _record(news: News, mapped: Mapped) -> dict[str, Json]:
 
 
 async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Message, *, as_json: bool) -> int:
-    """Take a message in as the worker does, and warn of sensors that will begin nothing."""
+    """Process a message as the worker does, and warn about sensors that will start nothing."""
     found = _news_in(message)
     async with access.tables() as tables:
         for report in _reports(rules, found):
@@ -142,7 +148,7 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
                 await warn_of_period(screen, tables, pipeline, sensor, access.clock.now())
         inbox = SensorInbox(tables, rules, access.clock)
         try:
-            with logs_kept_back():  # what they would say is shown below
+            with logs_kept_back():  # the command shows below what the log would say
                 await inbox.handle(message)
         finally:
             _show_counts(screen, inbox.counts, as_json=as_json)
@@ -151,7 +157,7 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
 
 def _reports(rules: Rules, found: Sequence[News]) -> Iterator[SensorReport]:
     for rule, news in product(rules, found):
-        with suppress(Rejected):  # it is told when the message is taken in
+        with suppress(Rejected):  # `handle` reports it when it processes the message
             if mapped := rule.map(news):
                 yield mapped.report
 
@@ -168,7 +174,7 @@ def _show_counts(screen: Screen, counts: InboxCounts, *, as_json: bool) -> None:
 
 
 def read_place(text: str) -> BucketPrefix:
-    """A part of a bucket, as `s3://bucket/prefix`. Raises `ConfigError`."""
+    """Read `s3://bucket/prefix`. Raises `ConfigError`."""
     bucket, _, prefix = text.removeprefix("s3://").partition("/")
     if not text.startswith("s3://") or not bucket:
         raise ConfigError(f"{text!r} is no place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
@@ -176,7 +182,7 @@ def read_place(text: str) -> BucketPrefix:
 
 
 async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: BucketPrefix, *, after: str) -> int:
-    """Note what is in a bucket, page by page; whatever ends it, say how to go on."""
+    """Mark the objects in a bucket as known, page by page; if it is interrupted, say how to continue."""
     progress = SeedProgress(after=after)
     async with access.tables() as tables, _bucket(access.url, place.bucket) as bucket:
         seeding = Seeder(tables, rules, access.clock)
@@ -197,8 +203,8 @@ async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: Buc
 
 
 def _bucket(url: str, bucket: str) -> AbstractAsyncContextManager[Bucket]:
-    """Where the store is, the bucket is; a store in a file leaves that to the AWS environment."""
-    # Here and not above: the other commands need not wait for AWS's library to load.
+    """Open the bucket in the store's region; for a SQLite store, the AWS environment decides."""
+    # Loaded here, so that the other commands need not wait for the AWS library.
     from consumers.inbox.s3 import open_bucket  # noqa: PLC0415
     from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`interlock leases`: show which worker holds which lease, its progress, and what the plan would move."""
+"""`interlock leases`: show which worker holds which lease, its progress, and the planned moves."""
 
 import re
 from collections import defaultdict
@@ -27,14 +27,14 @@ from worker.store.repos.sessions import Session, Sessions, SessionState
 from worker.store.rows import optional_instant_text
 from worker.store.table import Tables
 
-# Positions of feeds and shards end with the time of the record they stand after.
+# Positions of feeds and shards end with the time of the last record before them.
 _TIME = re.compile(r"[@~](\d{13})$")
 HEADINGS = ("shard", "state", "holder", "epoch", "done up to", "records/s", "plan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
-    """The leases of one stream, and what everyone plans to do about them."""
+    """StreamView holds the leases of one stream, and the plan that all workers make for them."""
 
     stream: str
     leases: Siblings
@@ -48,7 +48,7 @@ class GroupView:
     streams: Sequence[StreamView]
 
     def absence(self, now: datetime) -> str | None:
-        """Why nobody seems to be there to hold leases; None if somebody is."""
+        """Return why no worker seems to be running that can hold leases; None if one is."""
         return absence_of_all((each for each in self.sessions if each.state is SessionState.LIVE), now)
 
     def held_by(self, session: SessionId) -> int:
@@ -56,7 +56,7 @@ class GroupView:
 
 
 async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
-    """Exit code 1 if nobody is there to hold them."""
+    """Show sessions and leases. Return exit code 1 if no worker is running that can hold them."""
     now = access.clock.now()
     async with access.tables() as tables:
         view = await look(tables)
@@ -74,7 +74,7 @@ async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *,
 
 
 async def look(tables: Tables) -> GroupView:
-    """Read leases and sessions as a worker does, and make the plan that each of those who share them makes."""
+    """Read leases and sessions as a worker does, and make the plan that every worker makes."""
     leases, sessions = await Leases(tables, GROUP).list(), await Sessions(tables, GROUP).list()
     by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
     for lease in leases:
@@ -92,7 +92,7 @@ def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamV
 
 
 def reason(lease: Lease, view: StreamView) -> str:
-    """What the plan makes of a lease, and why."""
+    """Return what the plan does with a lease, and why."""
     if lease.status is LeaseStatus.DONE:
         return f"read to its end, followed by {', '.join(sorted(lease.children)) or 'nothing'}"
     if not is_ready(lease, view.leases):
@@ -111,7 +111,7 @@ def reason(lease: Lease, view: StreamView) -> str:
 
 
 def done_up_to(lease: Lease) -> datetime | None:
-    """When the last record was made that is done, if its position says so."""
+    """Return the time of the last record that is done; None if the lease's position does not hold it."""
     found = None if lease.checkpoint is None else _TIME.search(lease.checkpoint)
     at = None if found is None else instant(int(found[1]))
     return None if at is None or at.year == instant(0).year else at
@@ -182,7 +182,7 @@ def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
 
 
 def _age(age: timedelta) -> str:
-    """In whole seconds; clocks that differ make nothing younger than now."""
+    """Return an age in whole seconds; a negative age, which clocks that differ can give, becomes 0."""
     return format_duration(timedelta(seconds=max(age, timedelta()) // timedelta(seconds=1)))
 
 

@@ -1,4 +1,4 @@
-"""`interlock migrate`: check tables of the Lambda edition, compare shadow decisions, accept cron starts."""
+"""`interlock migrate`: check the Lambda edition's tables, compare a shadow, accept cron starts."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -136,7 +136,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     clock: Clock = context.obj
-    # Somewhere it is tomorrow already.
+    # In some time zone it is tomorrow already.
     last = clock.now().date() + timedelta(days=1)
     request = CompareRequest(
         which=_which(names, files, listed=listed, read_all=read_all),

@@ -1,4 +1,4 @@
-"""Check tables of the Lambda edition, and accept the start of cron schedules."""
+"""Check tables of the Lambda edition, and allow cron schedules to start runs."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -29,7 +29,7 @@ HOW_TO_NAME: Final = "name them, or give --files DIR, or --listed, or --read-all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSelector:
-    """Which pipelines are meant: the sum of all that is said."""
+    """PipelineSelector selects pipelines: the union of all its fields."""
 
     named: Sequence[PipelineId] = ()
     files: Path | None = None
@@ -42,7 +42,10 @@ class PipelineSelector:
 
 
 async def run_check(screen: Screen, access: StoreAccess, which: PipelineSelector, *, quiet: bool, as_json: bool) -> int:
-    """Look, change nothing. Exit code 1 if anything changes its meaning or is refused."""
+    """Check the selected pipelines, read-only.
+
+    Return exit code 1 if a finding changes a meaning or is refused, and 2 if a name is unknown.
+    """
     require_said(which)
     tally: Counter[Weight] = Counter()
     async with opened_as_found(access.url, access.clock) as tables:
@@ -62,7 +65,7 @@ async def run_check(screen: Screen, access: StoreAccess, which: PipelineSelector
 async def run_accept(
     screen: Screen, access: StoreAccess, which: PipelineSelector, *, keep_silent: bool, dry_run: bool, as_json: bool
 ) -> int:
-    """Take pipelines over: they appear in lists, and unless kept silent their cron may start runs from now on."""
+    """Accept pipelines: list them and, unless `keep_silent`, allow their cron to start runs from now on."""
     require_said(which)
     async with access.tables() as tables:
         pipelines = await chosen(screen, access, tables, which)
@@ -94,15 +97,16 @@ async def _accept_one(
 
 
 def require_said(which: PipelineSelector) -> None:
-    """Raises `ConfigError` where nothing was said: nothing is looked at by accident."""
+    """Raise `ConfigError` if no pipelines were selected, so that nothing is read by accident."""
     if not which.is_said:
         raise ConfigError(f"no pipelines were named, and tables of the reference have no list of them; {HOW_TO_NAME}")
 
 
 async def unknown_names(tables: Tables, which: PipelineSelector, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
-    """The names given that no pipeline has; one that a file has may be missing, which is something to find out.
+    """Return the given names that no pipeline has.
 
-    Raises `ConfigError` if there is nothing else to look at.
+    A pipeline that only a file names may be missing; the check reports that. Raises `ConfigError` if there is nothing
+    else to check.
     """
     unknown = await _missing(tables, which.named)
     if unknown and len(unknown) == len(pipelines):
@@ -120,10 +124,10 @@ async def _missing(tables: Tables, pipelines: Sequence[PipelineId]) -> list[Pipe
 
 
 async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: PipelineSelector) -> list[PipelineId]:
-    """The pipelines that are meant, in order, each once."""
+    """Return the selected pipelines, sorted and without duplicates."""
     found = dict.fromkeys(which.named)
     if which.files:
-        # The reference stored each file under its name, whatever the id inside.
+        # The Lambda edition stored each file under its name, whatever the id inside.
         found |= dict.fromkeys(PipelineId(path.stem) for path in yaml_files(which.files))
     if which.listed:
         found |= dict.fromkeys([stored.pipeline async for stored in Pipelines(tables).list()])

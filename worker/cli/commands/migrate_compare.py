@@ -1,4 +1,4 @@
-"""`interlock migrate compare`: where a shadow and the old system agree, and where not."""
+"""`interlock migrate compare`: show where a shadow and the Lambda edition agree, and where not."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class CompareRequest:
 
 
 async def run_compare(screen: Screen, access: StoreAccess, request: CompareRequest) -> int:
-    """Exit code 1 if they disagree about any run, or a pipeline could not be compared."""
+    """Compare run by run. Return exit code 1 if any run differs or a pipeline could not be compared."""
     require_said(request.which)
     tally: Counter[AgreementResult] = Counter()
     left_out = 0

@@ -1,4 +1,4 @@
-"""`interlock pause` and `resume`: let nothing new begin for a while."""
+"""`interlock pause` and `resume`: stop new runs and attempts of a pipeline, and allow them again."""
 
 from worker.cli.terminal.arguments import read_reason, time_after
 from worker.cli.terminal.console import Screen
@@ -15,7 +15,7 @@ from worker.store.repos.pipelines import Pipelines
 async def run_pause(
     screen: Screen, access: StoreAccess, pipeline: PipelineId, *, reason: str, until: str | None, as_json: bool
 ) -> int:
-    """Pause a pipeline; a pause that is there already gets the new reason and end."""
+    """Pause a pipeline; an existing pause gets the new reason and end."""
     now = access.clock.now()
     pause = Pause(read_reason(reason), time_after(until, now) if until else None)
     async with access.tables() as tables:

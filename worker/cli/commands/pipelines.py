@@ -1,4 +1,4 @@
-"""`interlock pipelines list|show|remove`: the pipeline configurations in the store."""
+"""`interlock pipelines list|show|remove`: list, show and remove the configurations in the store."""
 
 import json
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ HEADINGS = ("pipeline", "version", "job", "schedules", "owner", "")
 
 @dataclass(frozen=True, slots=True)
 class PipelineEntry:
-    """A configuration in the store, what could be understood of it, and the pause that holds it if there is one."""
+    """PipelineEntry holds a stored configuration, what could be read of it, and its pause if any."""
 
     id: PipelineId
     loaded: Loaded
@@ -46,7 +46,7 @@ class PipelineEntry:
 
 
 def entry_of(stored: StoredConfig, today: date) -> PipelineEntry:
-    """Rows in the store are read leniently: others deploy, too."""
+    """Read a stored configuration leniently, because other tools deploy too."""
     loaded = load_text(stored.text or "", file=f"stored/{stored.pipeline}", lenient=True, today=today)
     return PipelineEntry(stored.pipeline, loaded)
 
@@ -141,7 +141,7 @@ async def run_show(screen: Screen, access: StoreAccess, pipeline: PipelineId, *,
 async def run_remove(
     screen: Screen, access: StoreAccess, pipeline: PipelineId, *, consent: Consent, as_json: bool
 ) -> int:
-    """Take a configuration out of force; everything that happened stays."""
+    """Remove a configuration from the store; its runs, events, sensors and earlier versions stay."""
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)

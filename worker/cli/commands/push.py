@@ -1,4 +1,4 @@
-"""`interlock pipelines push`: bring the store to what the files say, showing each change before it is made."""
+"""`interlock pipelines push`: show each change from the store to the files, then write it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from worker.runtime.clock import Clock
 from worker.store.repos.pipelines import Pipelines, StoredConfig
 from worker.store.table import ROW_BYTES_MAX, Tables
 
-ROW_OVERHEAD_BYTES = 4_000  # what a row holds beside the configuration: keys, index attributes, commit id
+ROW_OVERHEAD_BYTES = 4_000  # the rest of a row: keys, index attributes, commit id
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -41,7 +41,10 @@ class PushRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineChange:
-    """One pipeline of the files beside what the store has of it. `before` is its text for people, "" if new."""
+    """PipelineChange compares one pipeline of the files with the store.
+
+    `before` is the stored configuration as text for people; it is "" for a new pipeline.
+    """
 
     pipeline: Pipeline
     status: PushStatus
@@ -49,7 +52,7 @@ class PipelineChange:
 
     @property
     def diff(self) -> list[str]:
-        """How a stored configuration changes; of a new one, the file is the better reading."""
+        """Return how a stored configuration changes; for a new one it is empty, because the file shows it."""
         if self.status is not PushStatus.CHANGED:
             return []
         after = to_yaml(self.pipeline).splitlines()
@@ -58,13 +61,13 @@ class PipelineChange:
 
 
 async def run_push(screen: Screen, access: StoreAccess, request: PushRequest) -> int:
-    """Check the files, compare, show, ask, write. Nothing is written if any file has an error."""
+    """Check the files, compare, show, ask, write. Write nothing if any file has an error."""
     found = read_sound_files(screen, request)
     return Exit.PROBLEMS if found is None else await push_files(screen, access, request, found)
 
 
 def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
-    """Read the files; None, and their problems are shown, if they cannot be pushed. Raises `Rejected`."""
+    """Read the files; if any has an error, show it and return None. Raises `Rejected` if one is too big."""
     found = read_files(screen, request.sources)
     if found.errors or not found.files:
         show_found(screen, found, as_json=request.as_json)
@@ -77,7 +80,7 @@ def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
 
 
 async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, found: Directory) -> int:
-    """Compare files without errors with the store, show, ask, write."""
+    """Compare files without errors with the store, show the changes, ask, and write."""
     async with access.tables() as tables:
         changes = await compare(tables, found, request.sources.today)
         show_changes(screen, changes, as_json=request.as_json)
@@ -97,7 +100,7 @@ def show_found(screen: Screen, found: Directory, *, as_json: bool) -> None:
 
 
 def refuse_oversized(pipelines: Iterable[Pipeline]) -> None:
-    """Find out before the first write, not between two."""
+    """Raise `Rejected` for a pipeline that is too large, before the first write instead of between two."""
     for pipeline in pipelines:
         size = len(to_json(pipeline).encode()) + ROW_OVERHEAD_BYTES
         if size > ROW_BYTES_MAX:
@@ -113,7 +116,7 @@ async def compare(tables: Tables, found: Directory, today: date) -> list[Pipelin
 
 
 def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> PipelineChange:
-    """Two configurations are the same if they mean the same, however their texts are written."""
+    """Compare a pipeline with its stored configuration by meaning, not by text."""
     if stored is None:
         return PipelineChange(pipeline=pipeline, status=PushStatus.NEW)
     known = load_text(stored.text or "", file=pipeline.id, lenient=True, today=today).pipeline
@@ -126,7 +129,7 @@ def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> Pi
 async def write_agreed(
     screen: Screen, tables: Tables, clock: Clock, changes: Sequence[PipelineChange], request: PushRequest
 ) -> int:
-    """Write what differs, if that is wanted; say how many were written."""
+    """Write the pipelines that differ, if the user agrees; return how many were written."""
     wanted = [change for change in changes if change.status is not PushStatus.UNCHANGED]
     if request.dry_run:
         return 0
@@ -136,7 +139,7 @@ async def write_agreed(
         await deploy(tables, change.pipeline, clock)
     for change in changes:
         if change.status is PushStatus.UNCHANGED:
-            # What others deployed may not be in the list yet; a row that is gets no write.
+            # A pipeline that another tool deployed may not be in the list yet; one that is listed needs no write.
             await Pipelines(tables).list_deployed(change.pipeline.id)
     return len(wanted)
 

@@ -27,7 +27,7 @@ from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import DEFAULT_REASON
 
-OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # they decide which budget is charged
+OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # reserved: the reason decides which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
 NOUNS = {"rerun": "Rerun", "cancel": "Cancellation"}
 GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
@@ -35,7 +35,10 @@ GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelector:
-    """Which runs are meant, and how to answer. `is_dry`: tell what would become of it, and ask nothing."""
+    """RunSelector selects runs and the form of the answer.
+
+    With `is_dry`, the command shows the forecast and writes no request.
+    """
 
     pipeline: PipelineId
     schedule: str | None
@@ -71,7 +74,10 @@ async def run_cancel(
 async def run_replay(
     screen: Screen, access: StoreAccess, whom: RunSelector, span: tuple[Period, Period], *, note: str, consent: Consent
 ) -> int:
-    """Ask for one rerun after another; those before a trouble stay asked for, and asking again is harmless."""
+    """Request a rerun for each period.
+
+    If a request fails, the earlier ones stay. It is safe to repeat the command.
+    """
 
     async def ask(asking: RunRequests, version: Version) -> int:
         schedule = chosen_schedule(version.pipeline, whom.schedule)
@@ -108,7 +114,10 @@ def _key(whom: RunSelector, version: Version, period: Period) -> RunKey:
 
 
 def remark_if_odd(screen: Screen, key: RunKey, schedule: Schedule, now: datetime) -> None:
-    """A mistyped period becomes a run like any other, and a job runs on data that is not there."""
+    """Warn about a period that the schedule does not expect.
+
+    A mistyped period would otherwise create a run, and its job would run on data that does not exist.
+    """
     if not is_due(schedule, key.period, now):
         says = f"`interlock explain {key.pipeline} {key.period}` says what it expects"
         expected = f"schedule {schedule.id} expects no run of {key.period}, or not yet"
@@ -119,7 +128,7 @@ def exit_code(asked: list[RequestOutcome]) -> Exit:
     return Exit.DONE if all(each.forecast.prospect in GOOD for each in asked) else Exit.PROBLEMS
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def show_asked(

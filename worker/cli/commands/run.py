@@ -1,4 +1,4 @@
-"""`interlock run`: run a worker on this machine until it is told to stop."""
+"""`interlock run`: run a worker on this machine until a signal stops it."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ from worker.store.repos.pipelines import Pipelines
 if TYPE_CHECKING:
     from worker.app.worker import Worker
 
-SIGNALS_MAX = 3  # with the last of which it ends whatever is under way
+SIGNALS_MAX = 3  # the last one cancels everything that is still running
 
 _log = logger()
 
@@ -59,13 +59,13 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    sources: Sources | None = None  # pushed first
+    sources: Sources | None = None  # these files are pushed first
     each_success: bool = False
     log_level: LogLevel = LogLevel.INFO
 
 
 async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
-    """Push what is to be pushed, then work until SIGTERM or Ctrl-C, or until nobody reads what it writes."""
+    """Push the files if given, then work until a stop signal, or until an output stream is closed."""
     with run_streams(sys.stdout, sys.stderr) as streams:
         configure_logs(streams.log, access.clock, level=request.log_level.number)
         try:
@@ -75,7 +75,7 @@ async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int
                 _log.error("worker.failed", reason=str(error))
             show_error(streams.screen, error)
             code = exit_code(error)
-        except Exception as error:  # noqa: BLE001  the edge: whatever it is must be in the log
+        except Exception as error:  # noqa: BLE001  the edge: every error must be in the log
             code = _crashed(streams.screen, error)
         return _unread(streams) if streams.unread else code
 
@@ -89,7 +89,7 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
         if pushed != Exit.DONE:
             return pushed
     await _introduce(screen, access, settings)
-    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
     from worker.app.embedded import Options  # noqa: PLC0415
 
@@ -106,9 +106,10 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
 
 
 async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
-    """Bring the store to what the files say. Only here is it made: a mistyped path must not become an empty store.
+    """Push the files to the store, and create the store first if it does not exist.
 
-    It is made once the files are known to be sound: a bad file must not leave a store behind.
+    `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
+    the files were checked, so that an invalid file leaves no store behind.
     """
     request = PushRequest(sources=sources, consent=Consent(True, None))
     found = read_sound_files(screen, request)
@@ -124,7 +125,7 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
         screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
         return
     if Role.ENGINE not in settings.roles:
-        # Whoever has nothing to do with pipelines need not be allowed to list them.
+        # A worker whose roles do not need pipelines may lack the right to list them.
         duties = ", ".join(sorted(settings.roles))
         screen.remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
         return
@@ -136,7 +137,10 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
 
 
 async def _work(worker: "Worker", streams: RunStreams) -> int:
-    """Run to the end. The first signal asks for an end in order, the second for a quick one; the third is a crash."""
+    """Run the worker to its end and return the exit code.
+
+    The first signal drains the worker, the second stops it without draining, and the third cancels it like a crash.
+    """
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_to_its_end(worker, streams.screen), name="worker")
@@ -153,10 +157,10 @@ async def _work(worker: "Worker", streams: RunStreams) -> int:
 
 
 async def _to_its_end(worker: "Worker", screen: Screen) -> int:
-    """Give the exit code."""
+    """Run the worker and return the exit code."""
     try:
         await worker.run()
-    except Exception as error:  # noqa: BLE001  the edge: whatever it is must be in the log
+    except Exception as error:  # noqa: BLE001  the edge: every error must be in the log
         return _ended_by(screen, error)
     return Exit.DONE
 
@@ -171,7 +175,7 @@ def _ended_by(screen: Screen, error: Exception) -> int:
 
 
 def _crashed(screen: Screen, error: Exception) -> int:
-    """Tell of a mistake in Interlock: to the log first, with all there is to say about it, then in words."""
+    """Report a bug in Interlock: first to the log with the traceback, then as a sentence."""
     causes = root_causes(error)
     reason = " and ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
     _log.error("worker.crashed", reason=reason, exc_info=error)
@@ -180,7 +184,10 @@ def _crashed(screen: Screen, error: Exception) -> int:
 
 
 def _unread(streams: RunStreams) -> int:
-    """End as a failure: a worker whose log or alerts nobody reads must not look like one that was asked to stop."""
+    """Report that an output stream is closed, and return `UNREAD`.
+
+    A worker whose log or alerts have no reader must not look like one that a signal stopped.
+    """
     reason = (
         f"nobody reads {' and '.join(streams.unread)} any more (broken pipe), so the worker stopped in order; "
         "keep what reads it running, or send it to a file, and start the worker again"
@@ -191,12 +198,12 @@ def _unread(streams: RunStreams) -> int:
 
 
 def _soon(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: it has ended already
+    with suppress(RuntimeError):  # the loop is closed: the worker has ended already
         loop.call_soon_threadsafe(act)
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """Those that ask for an end; a terminal that is closed asks too, unless `nohup` said otherwise."""
+    """Return the signals that stop the worker; SIGHUP is one of them unless `nohup` ignores it."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up else [])]
 

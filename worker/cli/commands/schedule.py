@@ -1,4 +1,4 @@
-"""`interlock schedule next|missed`: the times of the schedules in the store."""
+"""`interlock schedule next|missed`: list the coming times and the missed runs of stored schedules."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -21,13 +21,16 @@ from worker.operations.runs.schedule_times import LOOKED_AT_MAX, ListedTime, Sch
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
 
-NEXT_OF_ONE = 10  # times of each schedule, where one pipeline is asked for
+NEXT_OF_ONE = 10  # times of each schedule if a pipeline is given
 HEADINGS = ("local", "UTC", "schedule", "period", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRequest:
-    """`pipeline` None means all of them; `each` None means one time of each, or ten where a pipeline is named."""
+    """NextRequest says which times to show.
+
+    `pipeline` None means all pipelines. `each` None means one time of each schedule, or ten if a pipeline is given.
+    """
 
     pipeline: PipelineId | None
     each: int | None
@@ -36,7 +39,7 @@ class NextRequest:
 
 
 async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) -> int:
-    """Show what comes, soonest first."""
+    """Show the coming times, soonest first."""
     now = access.clock.now()
     each = request.each or (NEXT_OF_ONE if request.pipeline else 1)
     async with access.tables() as tables:
@@ -60,7 +63,10 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
 async def run_missed(
     screen: Screen, access: StoreAccess, pipeline: PipelineId | None, since: datetime, *, as_json: bool
 ) -> int:
-    """Show what should have begun and did not; exit code 1 if there is any, or not everything could be looked at."""
+    """Show the runs that were due and did not start.
+
+    Return exit code 1 if there are any, or if not every time could be checked.
+    """
     async with access.tables() as tables:
         pipelines = await chosen(tables, pipeline)
         if pipelines is None:
@@ -84,7 +90,7 @@ def _not_looked_at(schedule: ScheduleKey, listed: list[ListedTime]) -> Truncatio
 
 
 async def chosen(tables: Tables, pipeline: PipelineId | None) -> list[Pipeline] | None:
-    """The pipeline that was named, or all that can be read; None: there is no such pipeline."""
+    """Return the named pipeline, or all that can be read; None if there is no such pipeline."""
     if pipeline is None:
         return [each async for each in _readable(tables)]
     version = await version_of(tables, pipeline)

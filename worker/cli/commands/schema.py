@@ -1,4 +1,4 @@
-"""`interlock schema`: the JSON Schema by which editors complete and check pipeline files."""
+"""`interlock schema`: print the JSON Schema with which editors complete and check pipeline files."""
 
 import json
 from enum import StrEnum
@@ -20,7 +20,7 @@ MODELS: dict[FileKind, FileModel] = {FileKind.PIPELINE: PipelineFile, FileKind.C
 
 
 def run_schema(screen: Screen, kind: FileKind, *, output: Path | None, header: bool) -> int:
-    """Print the schema or write it to a file; the header alone if that is asked for."""
+    """Print the schema or write it to a file; print only the header line if that is requested."""
     line = header_line(str(output or f"interlock-{kind}.schema.json"))
     if header:
         screen.document(line)
@@ -45,7 +45,7 @@ def _is_written(screen: Screen, output: Path, text: str) -> bool:
 
 
 def header_line(schema: str) -> str:
-    """The comment that ties a YAML file to its schema in editors with a YAML language server."""
+    """Return the comment that links a YAML file to its schema in editors with a YAML language server."""
     return f"# yaml-language-server: $schema={schema}"
 
 

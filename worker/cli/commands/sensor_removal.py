@@ -1,4 +1,4 @@
-"""`interlock sensor remove`: take back what was said about data."""
+"""`interlock sensor remove`: remove a sensor from the store."""
 
 from worker.cli.commands.sensor_rows import ALONE, SensorName, record_of, say_missing, show_sensor
 from worker.cli.terminal.confirm import Consent
@@ -18,7 +18,7 @@ UNHEARD = "Nothing in the pipeline looks at it."
 
 
 async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, consent: Consent, as_json: bool) -> int:
-    """Remove the sensor that was shown, and no other: one that was written meanwhile stays."""
+    """Remove exactly the sensor that was shown; one that was written in the meantime stays."""
     async with access.tables() as tables:
         sensor = await find_own(tables, name)
         if sensor is None:
@@ -40,7 +40,10 @@ async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, c
 
 
 async def find_own(tables: Tables, name: SensorName) -> Sensor | None:
-    """The sensor of this key; with a period, in either spelling. Never the one of all periods, which was not named."""
+    """Return the sensor of this key; with a period, in either spelling.
+
+    With a period, never return the sensor of all periods, because the user did not name it.
+    """
     if name.period is None:
         return await Sensors(tables).get(name.pipeline, name.key)
     *dated, _ = sensor_keys(name.key, name.period)
@@ -49,7 +52,7 @@ async def find_own(tables: Tables, name: SensorName) -> Sensor | None:
 
 
 async def _is_unheard(tables: Tables, pipeline: PipelineId, sensor: Sensor) -> bool:
-    """A pipeline that nobody can read may look at anything."""
+    """Return whether no rule reads the sensor; False if the pipeline cannot be read, as any rule might."""
     stored = await Pipelines(tables).get(pipeline)
     read = None if stored is None else pipeline_in(stored)
     return stored is None or (read is not None and not is_heard(read, sensor.key))

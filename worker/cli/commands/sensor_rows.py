@@ -1,4 +1,4 @@
-"""Sensors in the store, as `interlock sensor` writes, reads and shows them."""
+"""Write, read, list and show the sensors in the store, for `interlock sensor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ ALONE = "a sensor without a pipeline starts nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorName:
-    """Which sensor: of which pipeline, and of which period if it has one."""
+    """SensorName identifies a sensor: its pipeline, its key, and its period if it has one."""
 
     pipeline: PipelineId
     key: str
@@ -41,7 +41,7 @@ class SensorName:
 
 
 def sensor_name(pipeline: str, key: str, period: str | None) -> SensorName:
-    """Raises `ConfigError` for a name that no rule could ever look for."""
+    """Return the sensor's name. Raises `ConfigError` for a name that no rule could read."""
     if not pipeline or not key:
         raise ConfigError("a pipeline or sensor without a name cannot be stored; name both")
     if period is None:
@@ -57,18 +57,18 @@ def sensor_name(pipeline: str, key: str, period: str | None) -> SensorName:
 async def run_put(
     screen: Screen, access: StoreAccess, name: SensorName, data: Mapping[str, Json], *, as_json: bool
 ) -> int:
-    """Write the whole sensor, and show it as it was stored."""
+    """Write the whole sensor, and show it as stored."""
     async with access.tables() as tables:
         await Sensors(tables).put(name.pipeline, name.stored_key, data)
         stored = await Sensors(tables).get(name.pipeline, name.stored_key)
         await advise(screen, tables, name, data, access.clock.now())
-    # Another producer may have removed it in between; then what we wrote is what can be shown.
+    # Another producer may have removed it in the meantime; then show what this command wrote.
     show_sensor(screen, name.pipeline, stored or Sensor(name.stored_key, data), as_json=as_json)
     return Exit.DONE
 
 
 async def run_get(screen: Screen, access: StoreAccess, name: SensorName, *, as_json: bool) -> int:
-    """Show one sensor; for a period, the one its rules would see."""
+    """Show one sensor; for a period, the one that the rules would read."""
     async with access.tables() as tables:
         sensor = await find(tables, name)
         if sensor is None:
@@ -116,7 +116,7 @@ async def first_sensors(tables: Tables, pipeline: PipelineId, prefix: str, limit
 
 
 def show_sensor(screen: Screen, pipeline: PipelineId, sensor: Sensor, *, as_json: bool) -> None:
-    """A table for people; JSON for a pipe, because what follows is a program."""
+    """Show a sensor as a table, or as JSON if the reader is a program."""
     if as_json or not screen.out.is_terminal:
         screen.record(record_of(pipeline, sensor))
         return
@@ -129,12 +129,12 @@ def record_of(pipeline: PipelineId, sensor: Sensor) -> dict[str, Json]:
 
 
 async def advise(screen: Screen, tables: Tables, name: SensorName, data: Mapping[str, Json], now: datetime) -> None:
-    """Warn of a pipeline, a key or a period that was hardly meant; what is written is the writer's affair."""
+    """Warn about a pipeline, key or period that is probably mistyped; the sensor is written anyway."""
     stored = await Pipelines(tables).get(name.pipeline)
     if stored is None:
         await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
         return
-    # After the write: to understand a pipeline takes longer than everything else does.
+    # After the write: loading the code that reads a pipeline takes longer than everything else.
     from worker.cli.terminal.sensor_advice import warn_if_unheard, warn_of_period  # noqa: PLC0415
 
     if pipeline := pipeline_in(stored):

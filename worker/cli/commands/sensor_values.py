@@ -1,4 +1,4 @@
-"""Sensor data as people type it: `rows=1200 status=complete`, or a whole JSON object."""
+"""Read sensor data from the command line: `rows=1200 status=complete`, or a whole JSON object."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ LOOKS_LIKE_JSON = ('"', "{", "[")
 
 
 def sensor_data(fields: Sequence[str], data: str | None) -> dict[str, Json]:
-    """Read what a person typed; a field beside the object replaces the object's. Raises `ConfigError`."""
+    """Read fields and an object; a field replaces the object's field of that name. Raises `ConfigError`."""
     if not fields and data is None:
         raise ConfigError("a sensor needs data; give it as field=value, or as --data '{\"rows\": 1200}'")
     return {**(read_object(data) if data is not None else {}), **read_fields(fields)}
@@ -34,7 +34,10 @@ def read_fields(fields: Sequence[str]) -> dict[str, Json]:
 
 
 def read_value(name: str, text: str) -> Json:
-    """A number, true, false, null or JSON is what it says; everything else is text."""
+    """Read a number, true, false, null or JSON as such, and everything else as text.
+
+    Raises `ConfigError` for text that begins like JSON and is not.
+    """
     try:
         return read_json(text)
     except ValueError as error:
@@ -47,7 +50,10 @@ def read_value(name: str, text: str) -> Json:
 
 
 def read_object(source: str) -> Mapping[str, Json]:
-    """Read a JSON object: typed (`{…}`), from a file (`@file`), or from standard input (`@-`)."""
+    """Read a JSON object: typed (`{…}`), from a file (`@file`), or from standard input (`@-`).
+
+    Raises `ConfigError`.
+    """
     text = _text_of(source)
     try:
         value = read_json(text)
@@ -59,7 +65,7 @@ def read_object(source: str) -> Mapping[str, Json]:
 
 
 def read_json(text: str) -> Json:
-    """Read JSON with its numbers exact. Raises `ValueError`; depth and digits are bounded."""
+    """Read JSON with exact numbers. Raises `ValueError`, also for too much nesting or too many digits."""
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_members)
     except RecursionError as error:

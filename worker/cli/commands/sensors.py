@@ -137,7 +137,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        from worker.cli.commands.sensor_removal import run_remove  # noqa: PLC0415  it understands pipelines
+        from worker.cli.commands.sensor_removal import run_remove  # noqa: PLC0415  it loads pipelines
 
         name = sensor_name(pipeline, key, period)
         return await run_remove(screen, at, name, consent=Consent.by_option(yes), as_json=as_json)

@@ -1,4 +1,4 @@
-"""`interlock status`: where runs stand, in a table that fits a terminal."""
+"""`interlock status`: show the status of runs in a table that fits a terminal."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ WORDS = {
     Rank.DONE: "completed",
 }
 HEADINGS = ("run", "status", "for", "attempt", "deadline", "waits for, or why it ended")
-UNNAMED = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of a schedule that a file does not name
+UNNAMED = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of schedules that have no name in the file
 VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRequest:
-    """`pipeline` None means all of them."""
+    """StatusRequest says which runs to show; `pipeline` None means all pipelines."""
 
     pipeline: PipelineId | None
     days: int
@@ -58,12 +58,12 @@ async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest
         code = await show_status(screen, tables, request, access.clock.now())
         if not request.as_json:
             await warn_if_no_live_worker(screen, tables, access.clock.now())
-    await access.admin.require_writable()  # last: a store that takes no writes still shows how it stands
+    await access.admin.require_writable()  # last: a store that rejects writes still shows its status
     return code
 
 
 async def watch_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
-    """Show the board again and again, until the person has seen enough."""
+    """Show the status again every 2 seconds, until the user presses Ctrl-C."""
     async with access.tables() as tables:
         while True:
             now = access.clock.now()
@@ -87,7 +87,10 @@ async def show_status(screen: Screen, tables: Tables, request: StatusRequest, no
 
 
 async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> RunList | None:
-    """None: there is no such pipeline. Raises `Rejected` if nothing can be made of its configuration."""
+    """Return the runs to show; None if there is no such pipeline.
+
+    Raises `Rejected` if the pipeline's configuration cannot be used.
+    """
     boards = RunLists(tables)
     if request.pipeline is None:
         return await boards.of_all(now, days=request.days, limit=request.limit)
@@ -99,7 +102,7 @@ async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -
     return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def show_board(screen: Screen, board: RunList, request: StatusRequest, now: datetime) -> None:
@@ -120,10 +123,9 @@ def show_board(screen: Screen, board: RunList, request: StatusRequest, now: date
 
 
 def shown_names(board: RunList) -> dict[str, str]:
-    """Return what to call each line: with its schedule only if the pipeline has several.
+    """Return the displayed name of each line, with its schedule only if the pipeline has several.
 
-    The list of all pipelines reads no configurations. There, a schedule with an id of its own is taken for one of
-    several.
+    The list of all pipelines reads no configurations. There, a schedule with an id of its own counts as one of several.
     """
     ids = defaultdict[PipelineId, set[ScheduleId]](set)
     for line in board.lines:
@@ -143,7 +145,7 @@ def _shown_name(line: RunLine, several: dict[PipelineId, bool]) -> str:
 
 
 def totals(board: RunList) -> str:
-    """How many there are, and of which kinds not all are shown."""
+    """Return how many runs there are of each kind, and which kinds are not shown completely."""
     parts = ", ".join(_total(board, rank) for rank in Rank if board.totals.get(rank)) or "no runs"
     if board.is_cut:
         return f"{parts}; earlier periods are not shown: {RAISE_LIMIT}"

@@ -12,7 +12,7 @@ from worker.store.admin import Figure, Migration, StoreAdmin, StoreFinding
 
 
 async def run_init(screen: Screen, admin: StoreAdmin, *, create_tables: bool, as_json: bool) -> int:
-    """Make the store, or what it lacks; one that is whole stays as it is."""
+    """Create the store, or add what it lacks; a complete store stays unchanged."""
     made = await admin.init(may_create=create_tables)
     if as_json:
         screen.record({"type": "init", "place": admin.place, "made": made})

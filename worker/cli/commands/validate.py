@@ -1,4 +1,4 @@
-"""`interlock validate`: every problem of every file, each with its place and what to do."""
+"""`interlock validate`: report every problem of every file, with its place and its fix."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ STYLES = {ProblemSeverity.ERROR: "red", ProblemSeverity.WARNING: "yellow"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What a whole check came to."""
+    """Tally counts what a check of all files found."""
 
     files: int
     pipelines: int
@@ -43,21 +43,24 @@ def tally(found: Directory) -> Tally:
 
 
 def address_check(environment: Mapping[str, str]) -> Forbids:
-    """Judge hosts as a worker with this environment does. Raises `ConfigError` for an allow list that is none."""
+    """Return a check of hosts by the rules of a worker with this environment.
+
+    Raises `ConfigError` for an invalid allow list.
+    """
     policy = AddressPolicy.parse(environment.get(HTTP_ALLOW, "").split(","))
 
     def forbids(host: str) -> str | None:
         try:
             policy.check_host(host)
         except AddressRefused as refused:
-            return f"{refused}, and here"  # whoever checks files need not have the worker's settings
+            return f"{refused}, and here"  # the machine that checks files need not have the worker's settings
         return None
 
     return forbids
 
 
 def run_validate(screen: Screen, sources: Sources, *, strict_warnings: bool = False, as_json: bool = False) -> int:
-    """Check the files and print what was found; the answer is the exit code."""
+    """Check the files, print the problems, and return the exit code."""
     found = read_files(screen, sources)
     counts = tally(found)
     if as_json:
@@ -65,7 +68,7 @@ def run_validate(screen: Screen, sources: Sources, *, strict_warnings: bool = Fa
     else:
         show_problems(screen, found.problems)
         screen.line(summary(counts), style="red" if counts.errors else "green")
-    # A mistyped directory, in which nothing was found, must not look like a clean one.
+    # A mistyped directory without files must not look like a valid one.
     return 1 if counts.errors or not counts.files or (strict_warnings and counts.warnings) else 0
 
 
@@ -76,7 +79,7 @@ def show_records(screen: Screen, problems: Iterable[Problem], counts: Tally) -> 
 
 
 def show_problems(screen: Screen, problems: Iterable[Problem]) -> None:
-    """Group by file, in the order of the files; inside a file from top to bottom, as it will be mended."""
+    """Show problems by file, in the order of the files; in a file from top to bottom, as users fix them."""
     for _, group in groupby(problems, key=lambda problem: problem.file):
         for problem in sorted(group, key=lambda problem: (problem.line, problem.column)):
             screen.line(place_and_message(problem), style=STYLES[problem.severity])
@@ -86,7 +89,7 @@ def show_problems(screen: Screen, problems: Iterable[Problem]) -> None:
 
 
 def place_and_message(problem: Problem) -> str:
-    """Begin with a place that terminals and editors make clickable."""
+    """Return a problem as text that begins with a place that terminals and editors make clickable."""
     subject = f" {problem.path}:" if problem.path else ""
     remark = "" if problem.severity is ProblemSeverity.ERROR else " warning:"
     return f"{problem.file}:{problem.line}:{problem.column}{remark}{subject} {problem.message}"

@@ -24,7 +24,7 @@ from worker.store.table import Tables
 
 T = TypeVar("T")
 
-EXPECTED = "expected-runs"  # what the other checks look at is found by this one
+EXPECTED = "expected-runs"  # this check finds what the other checks examine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,10 @@ class PassRequest:
 
 
 class LeftToWorkers(asyncio.TaskGroup):
-    """Takes on tasks and does none of them: what was decided is in the rows, and a worker takes it up from there."""
+    """LeftToWorkers accepts tasks and executes none of them.
+
+    The decisions are in the rows, from which a worker continues.
+    """
 
     def create_task(
         self,
@@ -49,12 +52,12 @@ class LeftToWorkers(asyncio.TaskGroup):
 
 
 async def _nothing() -> Any:  # noqa: ANN401  it stands for a task of any kind
-    """What is left to do of it here."""
+    """Do nothing, in place of the task that a worker will execute."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Visitor:
-    """Whoever runs the command: it decides, and leaves what it decided to others at once."""
+    """_Visitor is the session of this command: it may decide, and leaves every action to the workers."""
 
     session: SessionId
 
@@ -64,7 +67,7 @@ class _Visitor:
     def may_judge_time(self) -> bool:
         return True
 
-    async def is_over(self, session: SessionId) -> bool:  # noqa: ARG002  it has nobody to outlive
+    async def is_over(self, session: SessionId) -> bool:  # noqa: ARG002  it takes over no runs of others
         return False
 
 
@@ -73,7 +76,7 @@ async def run_watchdog(screen: Screen, at: StoreAccess, request: PassRequest) ->
         watchdog = await _watchdog(tables, at.clock)
         _require_known(watchdog, request.checks)
         only = {EXPECTED, *request.checks} if request.checks else set[str]()
-        with logs_kept_back():  # what they would say is shown below
+        with logs_kept_back():  # the command shows below what the log would say
             reports = await watchdog.pass_over(at.clock.now(), only=only, dry_run=request.dry_run)
     for report in reports:
         show_report(screen, report, request)
