@@ -1,4 +1,4 @@
-"""`interlock plan`: what is expected to happen, when it is due, and what is left out and why."""
+"""`interlock plan`: list expected runs, their times and deadlines, and excluded runs with the reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +25,8 @@ from worker.core.model.pipeline import Pipeline, Schedule
 DAYS_MAX: Final = 366
 FIRST_DAY: Final = date(1970, 1, 2)
 LAST_DAY: Final = date(2999, 12, 31)
-LINES_MAX = 2_000  # a plan longer than this is not read; --json gives all of it
-CHANGES_SHOWN_MAX = 10  # of one schedule, unless all are asked for
+LINES_MAX = 2_000  # nobody reads a longer plan; --json gives all of it
+CHANGES_SHOWN_MAX = 10  # of one schedule, unless --all is given
 PROBLEMS_SHOWN_MAX = 5
 
 CHANGE_STYLES = {
@@ -39,7 +39,7 @@ CHANGE_STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What to plan and how much of it to show; `pipeline` None means all of them."""
+    """PlanRequest says what to plan and how much of it to show; `pipeline` None means all pipelines."""
 
     span: Span
     pipeline: str | None = None
@@ -49,9 +49,9 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """What could be used; `is_whole` tells whether that was everything asked for.
+    """Sound holds the valid pipelines; `is_whole` says whether every file could be used.
 
-    `is_unknown`: no file has the pipeline that was named, and none was left out that might have it.
+    `is_unknown` means that no file has the named pipeline, and that no file was left out that might have it.
     """
 
     pipelines: list[Pipeline]
@@ -61,7 +61,7 @@ class Sound:
 
 @dataclass(slots=True)
 class Totals:
-    """Counts what passes by, so that nothing has to be kept."""
+    """Totals counts entries as they are iterated, so that none has to be kept."""
 
     runs: int = 0
     excluded: int = 0
@@ -78,7 +78,10 @@ class Totals:
 
 
 def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
-    """Print the plan; the answer is the exit code: 1 if some file could not be used, 2 for a name that none has."""
+    """Print the plan and return the exit code.
+
+    The code is 1 if some file could not be used or there is nothing to plan, and 2 if no file has the named pipeline.
+    """
     sound = read_pipelines(screen, sources, request)
     if sound.is_unknown:
         return Exit.WRONG
@@ -93,7 +96,11 @@ def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
 
 
 def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -> int:
-    """Print what changes from `old` to `new`; the answer is the exit code, as of `diff`: 0 same, 1 different."""
+    """Print what changes from `old` to `new` and return the exit code.
+
+    As for `diff`, the code is 0 if nothing changes and 1 if something does. It is 2 if a file has a problem or no file
+    has the named pipeline.
+    """
     before, after = read_pipelines(screen, old, request), read_pipelines(screen, new, request)
     if not (before.is_whole and after.is_whole and (before.pipelines or after.pipelines)):
         return 2
@@ -111,7 +118,7 @@ def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -
 
 
 def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> Sound:
-    """Load what is sound, and say on the side what is not."""
+    """Load the valid pipelines, and report the invalid files on standard error."""
     found = read_files(screen, sources)
     remark_errors(screen, found.errors)
     chosen = [pipeline for pipeline in found.pipelines if request.pipeline in {None, pipeline.id}]
@@ -140,7 +147,10 @@ def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, s
 
 
 def show_days(screen: Screen, entries: Iterable[PlanEntry], *, show_all: bool) -> None:
-    """A heading for each day, a line for each run or busy schedule; past a limit the rest is only counted."""
+    """Show a heading for each day and a line for each run or busy schedule.
+
+    Lines beyond `LINES_MAX` are only counted.
+    """
     shown = hidden = 0
     for day, blocks in by_day(entries, fold=not show_all):
         fitting = blocks[: max(0, LINES_MAX - shown)]
@@ -166,7 +176,7 @@ def show_totals(screen: Screen, pipelines: Sequence[Pipeline], totals: Totals, s
 
 
 def show_changes(screen: Screen, found: Iterable[RunDifference], *, show_all: bool) -> None:
-    """Schedule by schedule; of one that changes on every day, the first changes stand for the rest."""
+    """Show changes by schedule; without `show_all`, only the first changes of each schedule."""
     for _, group in groupby(found, key=lambda change: change.entry.name):
         theirs = list(group)
         listed = theirs if show_all else theirs[:CHANGES_SHOWN_MAX]

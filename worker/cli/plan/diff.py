@@ -1,4 +1,4 @@
-"""What changes for the expected runs when one set of pipelines replaces another."""
+"""Compare the expected runs of two sets of pipelines."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """One run that differs. `entry` is the side to speak of: what will be, or what was if nothing will be.
+    """RunDifference describes one run that differs between the old and the new plan.
 
-    A side is None if the period is not in that plan at all; one that is there but excluded tells the reason.
+    `entry` is the entry to display: the new one, or the old one if the run is removed. `old` or `new` is None if the
+    period is not in that plan at all; an excluded entry holds its reason.
     """
 
     kind: DifferenceKind
@@ -33,7 +34,7 @@ ScheduleKey = tuple[PipelineId, ScheduleId]
 
 
 def changes(old: Iterable[Pipeline], new: Iterable[Pipeline], span: Span) -> Iterator[RunDifference]:
-    """Compare run by run, schedule by schedule, in the order of their names."""
+    """Yield the differences of the expected runs, by pipeline and schedule in the order of their names."""
     before, after = _schedules(old), _schedules(new)
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
@@ -61,7 +62,7 @@ def _by_period(pipeline: PipelineId, schedule: Schedule | None, span: Span) -> d
 
 
 def compare(old: PlanEntry | None, new: PlanEntry | None) -> RunDifference | None:
-    """Tell two states of one period apart; None if a reader of the plan would see no difference."""
+    """Compare two states of one period; return None if the plan would show no difference."""
     before, after = _unless_excluded(old), _unless_excluded(new)
     if before is None:
         return None if after is None else RunDifference(kind=DifferenceKind.ADDED, entry=after, old=old, new=new)

@@ -1,6 +1,6 @@
-"""What many pipelines are expected to do over a range of days, in the order in which it happens.
+"""Compute the expected runs of many pipelines over a range of days, in order of time.
 
-Everything here is lazy: one day of one schedule is the most that is held at a time, however long the range.
+Everything here is lazy: it holds at most one day of one schedule at a time, however long the range is.
 """
 
 import heapq
@@ -13,13 +13,13 @@ from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
 from worker.core.time.local_time import reached_at, wall_at
 
-# More runs than this of one schedule on one day are told as one line: a reader wants the day, not the minutes.
+# More runs than this of one schedule on one day become one line: a reader wants the day, not the minutes.
 RUNS_SHOWN_MAX = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Whole days, each taken on the clock of the schedule that is looked at."""
+    """Span is a range of whole days, each in the time zone of the schedule that uses it."""
 
     first: date
     days: int
@@ -29,14 +29,14 @@ class Span:
         return self.first + timedelta(days=self.days - 1)
 
     def bounds(self, schedule: Schedule) -> tuple[datetime, datetime]:
-        """Midnight to midnight in the schedule's zone, as instants."""
+        """Return the instants of the first and the last midnight in the schedule's time zone."""
         midnight = datetime.combine(self.first, time())
         return reached_at(midnight, schedule.zone), reached_at(midnight + timedelta(days=self.days), schedule.zone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEntry:
-    """One expected run, and whose it is."""
+    """PlanEntry is one expected run with its pipeline and schedule."""
 
     pipeline: PipelineId
     schedule: Schedule
@@ -48,7 +48,7 @@ class PlanEntry:
 
     @property
     def moment(self) -> datetime:
-        """When the run matters: its start if that is known, else its deadline, else the beginning of its day."""
+        """Return the time that orders the run: its start if known, else its deadline, else its day's start."""
         known = self.run.at or self.run.breach_at or self.run.trigger_deadline_at
         return known or reached_at(datetime.combine(self.run.period.date, time()), self.schedule.zone)
 
@@ -58,7 +58,7 @@ class PlanEntry:
 
 
 def agenda(pipelines: Iterable[Pipeline], span: Span) -> Iterator[PlanEntry]:
-    """Every expected run of the span, excluded ones with their reason, day by day."""
+    """Return every expected run of the span, day by day; an excluded run has its reason."""
     streams = [
         schedule_agenda(pipeline.id, schedule, span) for pipeline in pipelines for schedule in pipeline.schedules
     ]
@@ -77,7 +77,7 @@ def by_day(entries: Iterable[PlanEntry], *, fold: bool) -> "Iterator[tuple[date,
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Runs of one schedule on one day that share their fate; never empty."""
+    """Block holds runs of one schedule on one day with the same exclusion or none; it is never empty."""
 
     entries: tuple[PlanEntry, ...]
 
@@ -91,12 +91,12 @@ class Block:
 
     @property
     def notes(self) -> list[str]:
-        """Each oddity once, in order."""
+        """Return each distinct note, in order."""
         return list(dict.fromkeys(entry.run.note for entry in self.entries if entry.run.note))
 
 
 def blocks(todays: Iterable[PlanEntry], *, shown_max: int | None) -> list[Block]:
-    """Fold a busy schedule's day into one block; a quiet one keeps a block for each run."""
+    """Fold a busy schedule's day into one block; any other schedule gets a block for each run."""
     alike: dict[tuple[str, str | None], list[PlanEntry]] = {}
     for entry in todays:
         alike.setdefault((entry.name, entry.run.excluded), []).append(entry)
@@ -111,7 +111,7 @@ def _fold(entries: Sequence[PlanEntry], shown_max: int | None) -> list[Block]:
 
 
 def unclocked(pipelines: Iterable[Pipeline]) -> list[tuple[PipelineId, Schedule]]:
-    """Schedules of which nothing can be expected: no cron, no listed date, no deadline."""
+    """Return the schedules without expected runs: no cron, no listed date, no deadline."""
     return [
         (pipeline.id, schedule)
         for pipeline in pipelines

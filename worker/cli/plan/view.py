@@ -1,4 +1,4 @@
-"""How expected runs and their changes are written: as rows for people, as records for programs."""
+"""Format expected runs and their changes: as rows for people, as records for programs."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, tzinfo
@@ -13,7 +13,7 @@ from worker.core.time.durations import format_duration
 
 
 def block_row(block: Block) -> list[str]:
-    """Local time, UTC, whose, which period or how many, and what there is to say about it."""
+    """Return local time, UTC, schedule, period or number of runs, and facts."""
     entry = block.first
     if len(block.entries) == 1:
         return [_local(entry), _utc(entry), entry.name, str(entry.run.period), _joined(run_facts(entry), block.notes)]
@@ -30,7 +30,7 @@ def _times_of_day(block: Block) -> tuple[str, str]:
 
 
 def run_facts(entry: PlanEntry) -> Iterator[str]:
-    """What a reader must know about one run; an excluded run has a reason and nothing else."""
+    """Yield what a reader must know about one run; an excluded run has only its reason."""
     run, schedule = entry.run, entry.schedule
     if run.excluded is not None:
         yield f"excluded: {run.excluded}"
@@ -55,7 +55,7 @@ def _sla_facts(entry: PlanEntry, sla: Sla) -> Iterator[str]:
 
 
 def busy_facts(block: Block) -> Iterator[str]:
-    """What holds for every run of a busy day."""
+    """Yield what is true of every run of a busy day."""
     entry = block.first
     if entry.run.excluded is not None:
         yield f"excluded: {entry.run.excluded}"
@@ -64,7 +64,7 @@ def busy_facts(block: Block) -> Iterator[str]:
 
 
 def wall(at: datetime, zone: tzinfo, day: date) -> str:
-    """A local time with its zone; with its date too if that is not the day it is listed under."""
+    """Return a local time with its zone, and with its date if that differs from `day`."""
     local = at.astimezone(zone)
     text = f"{local:%H:%M %Z}"
     return text if local.date() == day else f"{local.date()} {text}"
@@ -99,7 +99,7 @@ def _joined(facts: Iterator[str], notes: list[str]) -> str:
 
 
 def change_row(change: RunDifference) -> list[str]:
-    """What happens to a run, whose, which period, and from what to what."""
+    """Return the mark and kind of a change, its schedule and period, and the old and new values."""
     entry = change.entry
     return [
         MARKS[change.kind],
@@ -134,7 +134,7 @@ def _change_facts(change: RunDifference) -> Iterator[str]:
 
 
 def _start(entry: PlanEntry) -> str:
-    """The local start with its date: a change may move a run to another day."""
+    """Return the local start with its date, because a change may move a run to another day."""
     if entry.run.at is None or not _is_clocked(entry):
         return "on signal"
     return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({_zulu(entry.run.at)})"
