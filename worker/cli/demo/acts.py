@@ -1,4 +1,4 @@
-"""The acts of the demo: two hours and a day of a shop's orders, and everything that may go wrong with them."""
+"""Define the acts of the demo: the orders of a shop for three hours and a day, and what can go wrong."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,10 @@ AMOUNT: Final = "9.50"
 
 
 class Play:
-    """One performance, about one day. Each act raises `NotInTime` if what it promises does not happen."""
+    """Play runs the acts of one demo, for one day.
+
+    Each act raises `NotInTime` if an expected event does not happen.
+    """
 
     def __init__(self, stage: Stage, day: date) -> None:
         self._stage = stage
@@ -38,7 +41,7 @@ class Play:
 
     @property
     def highlights(self) -> Sequence["Highlight"]:
-        """What the acts have shown, and by which event each can be told."""
+        """Return what the acts have shown, each with the event that proves it."""
         return (
             ("a start", self._told(BRONZE, self.first, EventType.JOB_COMPLETED), "waited for its rows, then ran"),
             ("a warning", self._told(GOLD, self.day, EventType.RELATIVE_SLA_WARNING), "before its deadline"),
@@ -108,7 +111,7 @@ class Play:
         await self._stage.until_waiting(run_of(BRONZE, self.third))
 
     async def _land(self, hour: str, rows: int) -> None:
-        """Do what the shop does: write the file, then say so."""
+        """Act as the shop: write the file, then write the sensor that reports it."""
         LANDING.mkdir(parents=True, exist_ok=True)
         lines = ["id,amount", *(f"{hour}-{number},{AMOUNT}" for number in range(rows))]
         (LANDING / f"{hour}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -126,7 +129,7 @@ class Play:
         return ExpectedEvent(pipeline=pipeline, period=period, type=event_type, times=times)
 
     def _result(self) -> str:
-        """What gold made, from the file that its job wrote."""
+        """Return the result of gold, read from the file that its job wrote."""
         made = json.loads((Path("lake") / "gold" / f"{self.day}.json").read_text(encoding="utf-8"))
         return f"lake/gold/{self.day}.json: {made['orders']} orders, {made['revenue']} of revenue."
 

@@ -1,4 +1,4 @@
-"""`interlock demo`: a real worker, real jobs and a small lake, in about half a minute."""
+"""`interlock demo`: run a real worker, real jobs and a small data lake for about half a minute."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ reports them by sensors. All the rest is the worker's doing, the one that `inter
 
 
 async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
-    """Play the demo in a directory of its own. Raises `ConfigError` if it cannot have one."""
+    """Run the demo in a directory of its own. Raises `ConfigError` if the directory cannot be used."""
     folder = make_folder(screen, request)
     if folder is None:
         screen.remark("nothing was changed")
@@ -50,7 +50,7 @@ async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What the worker writes beside the store."""
+    """_Written holds the demo's directory and the files for the worker's log and alerts."""
 
     folder: Path
     log: TextIO
@@ -59,7 +59,7 @@ class _Written:
 
 @contextmanager
 def _inside(folder: Path) -> Generator[_Written]:
-    """Be where the demo is: store, jobs and the commands shown are then as in a shell there."""
+    """Change to the demo's directory, so that paths and the commands shown are as in a shell there."""
     with chdir(folder), Path(LOG).open("w") as log, Path(ALERTS).open("w") as alerts:
         yield _Written(folder=folder, log=log, alerts=alerts)
 
@@ -104,13 +104,16 @@ async def _perform(stage: Stage, play: Play) -> None:
 
 @asynccontextmanager
 async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
-    """A worker beside the play, made as `interlock run` makes it. Raises what ended the one or the other."""
-    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    """Run a worker during the demo, built as `interlock run` builds it.
+
+    Raises the first error of the worker or of the demo.
+    """
+    # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
     from worker.app.embedded import Options  # noqa: PLC0415
 
     options = Options(
-        settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says
+        settings=read_settings({}, store=access.url),  # the demo must not depend on the environment
         environment={**os.environ, "PATH": jobs_path()},
         write_alert=_writing(alerts),
         digest_every=None,
@@ -133,13 +136,13 @@ def _writing(alerts: TextIO) -> WriteLine:
 
 
 def first_of(ended: BaseException) -> BaseException:
-    """What went wrong first, out of however many groups it comes in."""
+    """Return the first error inside nested exception groups."""
     while isinstance(ended, BaseExceptionGroup):
         ended = cast("BaseExceptionGroup[BaseException]", ended).exceptions[0]
     return ended
 
 
-# --- what remains -----------------------------------------------------------------------------------------------------
+# --- summary ----------------------------------------------------------------------------------------------------------
 
 
 def show_highlights(screen: Screen, stage: Stage, play: Play) -> None:
@@ -163,7 +166,7 @@ def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
         ("interlock run", "a worker, until Ctrl-C; and beside it, for the run that waits:"),
     ):
         screen.line(f"  {command:<46}  # {comment}")
-    # Longer than the others, and not to be cut: people copy it.
+    # Longer than the others, and not aligned with a comment: people copy it.
     screen.line(f"  interlock sensor put {BRONZE} landing status=complete rows=130 --period {day}T02")
 
 

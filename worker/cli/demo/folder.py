@@ -1,4 +1,4 @@
-"""Where the demo plays: a directory of its own, recognised by a mark, so that nobody else's is ever touched."""
+"""Create the demo's directory, marked by a file so that the demo never changes any other directory."""
 
 import os
 import shutil
@@ -18,22 +18,26 @@ MARK: Final = ".interlock-demo"
 STORE: Final = "interlock.db"
 ALERTS: Final = "alerts.txt"
 LOG: Final = "worker.log"
-# All that a demo leaves behind, the mark last: a removal that is interrupted can be gone on with.
+# Everything that a demo leaves behind, the mark last: an interrupted removal can be continued.
 _MADE: Final = ("pipelines", "jobs", "lake", ALERTS, LOG, f"{STORE}*", MARK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderRequest:
-    """`directory` None: `interlock-demo` where a person can be asked, a new name everywhere else."""
+    """FolderRequest says where the demo runs.
+
+    `directory` None means `interlock-demo` if there is a terminal to ask on, else a new name.
+    """
 
     directory: Path | None
     consent: Consent
 
 
 def make_folder(screen: Screen, request: FolderRequest, script: Path = SCRIPT) -> Path | None:
-    """Make the directory with the demo's pipelines and jobs in it; None if the person would rather not.
+    """Create the directory with the demo's pipelines and jobs; None if the user declines.
 
-    Raises `ConfigError` if it is not ours to use.
+    Raises `ConfigError` if the directory is not a demo's or cannot be created, or if the demo's files are not
+    installed.
     """
     if not script.is_dir():
         raise ConfigError(
@@ -51,7 +55,7 @@ def make_folder(screen: Screen, request: FolderRequest, script: Path = SCRIPT) -
 
 
 def jobs_path() -> str:
-    """Where jobs look for programs: first beside the Python that runs this, where `interlock` is too."""
+    """Return the PATH for jobs: first the directory of this Python, which also has `interlock`."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 

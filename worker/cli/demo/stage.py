@@ -1,4 +1,4 @@
-"""What the demo's narrator sees and does: it says things by sensors, and watches the store for what comes of it."""
+"""Write the demo's sensors, and wait in the store for the events that follow."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,16 +23,16 @@ from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import TableName, Tables
 
-PATIENCE_S: Final = 30.0  # for each thing that must happen; most take one or two
-PLAY_MAX_S: Final = 110.0  # for all of them
+PATIENCE_S: Final = 30.0  # for each expected event; most take one or two seconds
+PLAY_MAX_S: Final = 110.0  # for the whole demo
 LOOK_AGAIN_S: Final = 0.1
-# Events are stamped when they are decided, which may be a moment before the reader was made.
+# An event has the time of its decision, which may be a moment before the reader was created.
 _JUST_BEFORE: Final = timedelta(seconds=5)
 _SENSOR_FEED: Final = f"feed.{TableName.CONTROL}"
 
 
 class NotInTime(Exception):
-    """Something that the demo promises did not happen."""
+    """NotInTime says that an event that the demo expects did not happen."""
 
     def __init__(self, what: str) -> None:
         limits = f"{PATIENCE_S:g} s are given to each step and {PLAY_MAX_S:g} s to all"
@@ -41,7 +41,7 @@ class NotInTime(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEvent:
-    """An event of a run, `times` of them since the demo began."""
+    """ExpectedEvent is the event number `times` of its type for a run since the demo began."""
 
     pipeline: str
     period: str
@@ -53,7 +53,7 @@ class ExpectedEvent:
 
 
 class Stage:
-    """Shows every event as it comes. Nothing here knows the worker: both meet in the store alone."""
+    """Stage shows every event as it arrives. It shares only the store with the worker."""
 
     def __init__(self, screen: Screen, access: StoreAccess, tables: Tables, pipelines: Sequence[str]) -> None:
         self.screen, self.access = screen, access
@@ -69,11 +69,11 @@ class Stage:
         return self._clock.monotonic() - self._began
 
     def seen_after_s(self, expected: ExpectedEvent) -> float:
-        """When it was seen, which `until` has made sure of."""
+        """Return the seconds after which the event was seen; `until` must have waited for it."""
         return self._seen[expected.pipeline, expected.period, expected.type][expected.times - 1]
 
     async def say(self, pipeline: str, sensor: str, period: str, **fields: Json) -> None:
-        """Write a sensor, and show the command that would have done it."""
+        """Write a sensor, and show the command that does the same."""
         words = " ".join(f"{name}={value}" for name, value in fields.items())
         self.screen.line(f"$ interlock sensor put {pipeline} {sensor} {words} --period {period}", style="bold")
         await Sensors(self._tables).put(PipelineId(pipeline), f"{sensor}#{period}", fields)
@@ -83,16 +83,16 @@ class Stage:
         return dict(found.data) if found else {}
 
     async def until(self, *expected: ExpectedEvent) -> None:
-        """Wait for each in turn. Raises `NotInTime`."""
+        """Wait for each event in turn. Raises `NotInTime`."""
         for each in expected:
             await self._until(lambda each=each: self._has_come(each), str(each))
 
     async def until_heard(self) -> None:
-        """Wait until a worker reads what changes: from then on it hears everything at once. Raises `NotInTime`."""
+        """Wait until a worker reads the change feed, and so sees each change at once. Raises `NotInTime`."""
         await self._until(self._is_read, "the worker's beginning")
 
     async def until_waiting(self, key: RunKey) -> None:
-        """Wait until a run has begun and its rules have not let it go on. Raises `NotInTime`."""
+        """Wait until a run exists and waits for its rules. Raises `NotInTime`."""
         await self._until(lambda: self._is_waiting(key), f"the beginning of {key}")
 
     async def _until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -131,11 +131,11 @@ class Stage:
 
 
 def short_name(pipeline: str, period: str) -> str:
-    """All of a play is about one day, so the hour is enough."""
+    """Return a short name for a run: the hour is enough, because a demo is about one day."""
     _, of_hour, hour = period.partition("T")
     return f"{pipeline} {of_hour}{hour}"
 
 
 def run_of(pipeline: str, period: str) -> RunKey:
-    """A run of the demo: its pipelines have one schedule each, that of a trigger. Raises `ConfigError`."""
+    """Return the key of a demo run; each demo pipeline has one trigger schedule. Raises `ConfigError`."""
     return RunKey(PipelineId(pipeline), STREAM_SCHEDULE, read_period(period))
