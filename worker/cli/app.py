@@ -1,4 +1,4 @@
-"""The `interlock` command as Typer knows it; commands are loaded when they are asked for."""
+"""Define the `interlock` Typer application, which loads each command when it is invoked."""
 
 from typing import Annotated, ClassVar
 

@@ -1,6 +1,6 @@
-"""Every command of `interlock`, as its first page lists it. Loading one loads no other.
+"""List every command of `interlock` for its help page; loading one command loads no other.
 
-What is listed here is repeated from the commands' own help; a test compares them.
+The summaries repeat the commands' own help; a test compares them.
 """
 
 from typing import TYPE_CHECKING, Final

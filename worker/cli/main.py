@@ -1,4 +1,4 @@
-"""Start `interlock`: what people ask for most often is answered at once, everything else is left to the application."""
+"""Start `interlock`: answer `--version` and `--help` at once, and pass the rest to the application."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ def main() -> None:
         try:
             _run(screen, sys.argv[1:])
         finally:
-            screen.flush()  # results have arrived before the exit code says so
+            screen.flush()  # results must be written before the exit code reports success
     except OutputFailed as failed:
         from worker.cli.terminal.store_access import exit_code, show_error  # noqa: PLC0415  most commands need neither
 
@@ -29,7 +29,7 @@ def _run(screen: Screen, words: Sequence[str]) -> None:
         case ["--help" | "-h"]:
             screen.document(PAGE.text())
         case _:
-            # Typer takes longer to load than both of the above take as a whole.
+            # Typer takes longer to load than both cases above take in total.
             from worker.cli.app import app  # noqa: PLC0415
             from worker.runtime.clock import SystemClock  # noqa: PLC0415
 

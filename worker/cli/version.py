@@ -1,7 +1,7 @@
-"""Which version of Interlock this is."""
+"""Read the version of the installed package."""
 
 
 def version_line() -> str:
-    from importlib.metadata import version  # noqa: PLC0415  every command would wait for it
+    from importlib.metadata import version  # noqa: PLC0415  loading it would delay every command
 
     return f"interlock {version('interlock')}"
