@@ -51,7 +51,7 @@ def progress(screen: Screen) -> Generator[OnFile]:
     if not screen.err.is_terminal:
         yield lambda _path, done, total: _remark(screen, done, total)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415  only a terminal has it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415  for a terminal only
 
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=screen.err.console, transient=True) as bar:
