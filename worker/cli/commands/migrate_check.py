@@ -44,7 +44,8 @@ class PipelineSelector:
 async def run_check(screen: Screen, access: StoreAccess, which: PipelineSelector, *, quiet: bool, as_json: bool) -> int:
     """Check the selected pipelines, read-only.
 
-    Return exit code 1 if a finding changes a meaning or is refused, and 2 if a name is unknown.
+    Return exit code 1 if a finding changes a meaning or is refused, or if there are no pipelines, and 2 if a name is
+    unknown.
     """
     require_said(which)
     tally: Counter[Weight] = Counter()

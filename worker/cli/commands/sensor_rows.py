@@ -116,7 +116,7 @@ async def first_sensors(tables: Tables, pipeline: PipelineId, prefix: str, limit
 
 
 def show_sensor(screen: Screen, pipeline: PipelineId, sensor: Sensor, *, as_json: bool) -> None:
-    """Show a sensor as a table, or as JSON if the reader is a program."""
+    """Show a sensor as a table on a terminal; as JSON on a pipe, which a program reads, or on request."""
     if as_json or not screen.out.is_terminal:
         screen.record(record_of(pipeline, sensor))
         return

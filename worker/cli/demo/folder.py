@@ -26,7 +26,7 @@ _MADE: Final = ("pipelines", "jobs", "lake", ALERTS, LOG, f"{STORE}*", MARK)
 class FolderRequest:
     """FolderRequest says where the demo runs.
 
-    `directory` None means `interlock-demo` if there is a terminal to ask on, else a new name.
+    `directory` None means `interlock-demo` if there is a terminal to ask on or `--yes` is given, else a new name.
     """
 
     directory: Path | None

@@ -98,8 +98,8 @@ def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
 def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -> int:
     """Print what changes from `old` to `new` and return the exit code.
 
-    As for `diff`, the code is 0 if nothing changes and 1 if something does. It is 2 if a file has a problem or no file
-    has the named pipeline.
+    As for `diff`, the code is 0 if nothing changes and 1 if something does. It is 2 if a file has a problem or there
+    are no pipelines to compare.
     """
     before, after = read_pipelines(screen, old, request), read_pipelines(screen, new, request)
     if not (before.is_whole and after.is_whole and (before.pipelines or after.pipelines)):
