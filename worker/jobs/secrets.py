@@ -1,7 +1,7 @@
 """Fills in the secrets of job configurations just before sending; they are never stored.
 
 Filled-in values are remembered, so that messages can hide them. A text refers to a variable of the worker's environment
-as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`; a doubled `$` escapes the `${NAME}` placeholder. A secret in AWS Secrets Manager is
+as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`; a doubled `$` escapes it. A secret in AWS Secrets Manager is
 `secretsmanager://name`, or `secretsmanager://name#key` for one member of a secret that is a JSON object.
 """
 
