@@ -151,7 +151,7 @@ class RowKind(StrEnum):
     CANCEL_REQUEST = CANCEL_REQUEST
 
 
-@lru_cache(maxsize=2048)  # the rows of a run are read again and again while it is active
+@lru_cache(maxsize=256)  # the rows of an active run are read again and again; small, so that many runs cost no memory
 def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
     """Read back the key of a row about one schedule and period; None for any other row."""
     pipeline = pipeline_of(pk)
