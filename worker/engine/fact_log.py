@@ -12,12 +12,12 @@ def log_decided(log: Log, key: RunKey, fact: Fact, decision: Decision) -> None:
 
     A timer that only causes an evaluation or a poll has a log event of its own.
     """
-    names = [type(effect).__name__ for effect in decision.effects]
     if reason := decision.ignored_because:
         log_ignored(log, key, fact, reason)
     elif isinstance(fact, TimerFired) and all(isinstance(each, EvaluateNow | PollNow) for each in decision.effects):
         log("time.came", {"run": str(key)})
     else:
+        names = [type(effect).__name__ for effect in decision.effects]
         log("fact.handled", {"run": str(key), "fact": type(fact).__name__, "effects": names})
 
 
