@@ -77,12 +77,21 @@ class LoopWithStore:
 
     def close(self) -> None:
         self._run(self._tables.stop()).result()
+        self._run(end_other_tasks()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+
+async def end_other_tasks() -> None:
+    """End the renewal of credentials, as `asyncio.run` does, or the garbage collector ends it in a later test."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def came_to(*asked: "Future[list[BaseException | None]]") -> list[BaseException | None]:
