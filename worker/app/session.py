@@ -11,8 +11,9 @@ from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
-from worker.app.readers import ReaderFactory, role_of
+from worker.app.readers import ReaderFactory
 from worker.app.runner_boundary import contain_runner_bugs
+from worker.config.lease_roles import role_of
 from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
 from worker.membership.adoption import Adoption
