@@ -14,6 +14,7 @@ from typing import Final
 from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
+from worker.app.web import open_web
 from worker.config.roles import Role
 from worker.config.settings import Settings
 from worker.membership.heartbeat_threads import ThreadBeater
@@ -84,6 +85,15 @@ class Worker:
                 needs_session=self._needs_session,
                 alert_failures=resources.alert_failures,
             )
+            if self._settings.web.listen:
+                await open_web(
+                    stack,
+                    self._settings,
+                    tables=resources.deps.store.tables,
+                    clock=self._clock,
+                    health=self._telemetry,
+                    meters=self._telemetry.meters,
+                )
             gc_tuning.freeze_startup_objects()
             duties = sorted(self._settings.roles)
             _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
