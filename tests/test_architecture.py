@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets"),
     ("worker.jobs.http", "worker.store.dynamodb", "worker.store.repos.delivery"),
     ("worker.config", "worker.jobs.aws", "worker.jobs.rest", "worker.membership", "worker.store.backends"),
-    ("consumers.delivery", "scheduler", "worker.engine"),
+    ("consumers.delivery", "scheduler", "worker.engine", "worker.operations"),
     ("consumers.queues", "consumers.streams", "scheduler.cron", "worker.engine.intake"),
     ("consumers.outbox", "consumers.streams.aws", "scheduler.watchdog"),
     ("worker.operations.doctor", "worker.operations.explain", "worker.operations.migrate", "worker.operations.workers"),

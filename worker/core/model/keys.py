@@ -32,6 +32,8 @@ SENSOR = "SENSOR#"
 TRIGGER = "TRIGGER#"
 DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
+INPUTS = "INPUTS#"
+OUTPUTS = "OUTPUTS#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
@@ -126,6 +128,16 @@ def dry_run_sk(key: RunKey) -> str:
 
 def sla_sk(key: RunKey) -> str:
     return f"{SLA}{key.schedule}#{key.period}"
+
+
+def inputs_sk(key: RunKey) -> str:
+    """Return the row of what the job of a run was started on."""
+    return f"{INPUTS}{key.schedule}#{key.period}"
+
+
+def outputs_sk(key: RunKey) -> str:
+    """Return the row of what the job of a run returned."""
+    return f"{OUTPUTS}{key.schedule}#{key.period}"
 
 
 def rerun_request_sk(key: RunKey) -> str:
