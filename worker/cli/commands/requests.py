@@ -11,7 +11,7 @@ from worker.cli.commands.pauses import run_pause, run_resume
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Version
@@ -23,6 +23,7 @@ from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
+from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import DEFAULT_REASON
