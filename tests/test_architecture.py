@@ -21,7 +21,14 @@ PACKAGES = ("worker", "consumers", "scheduler")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.core", "worker.core.time", "worker.yaml"),
     ("worker.core.model", "worker.runtime"),
-    ("worker.core.membership", "worker.core.run", "worker.core.schedule", "worker.store", "worker.telemetry"),
+    (
+        "worker.core.membership",
+        "worker.core.run",
+        "worker.core.schedule",
+        "worker.core.statistics",
+        "worker.store",
+        "worker.telemetry",
+    ),
     ("worker.core.sla", "worker.jobs", "worker.store.sqlite", "worker.web"),
     ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets"),
     ("worker.jobs.http", "worker.store.dynamodb", "worker.store.repos.delivery"),

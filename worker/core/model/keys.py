@@ -369,6 +369,33 @@ def dead_letter_body_pk(source: str, letter_id: str) -> str:
     return f"DEADLETTERBODY#{source}#{letter_id}"
 
 
+# --- daily rollups of ended runs --------------------------------------------------------------------------------------
+
+ROLLUPS = "ROLLUPS"  # a partition key
+STALE_ROLLUP = "STALE#"
+
+
+def rollup_pk(day: date) -> str:
+    return f"ROLLUP#{day.isoformat()}"
+
+
+def rollup_sk(number: int) -> str:
+    """Return the row that sums up one bucket of the day's lists."""
+    return f"{number:02d}"
+
+
+def stale_rollup_sk(day: date, number: int) -> str:
+    return f"{STALE_ROLLUP}{day.isoformat()}#{number:02d}"
+
+
+def stale_rollup_of(sk: str) -> tuple[date, int] | None:
+    day, _, number = sk.removeprefix(STALE_ROLLUP).partition("#")
+    try:
+        return (date.fromisoformat(day), int(number)) if sk.startswith(STALE_ROLLUP) else None
+    except ValueError:
+        return None
+
+
 # --- membership -------------------------------------------------------------------------------------------------------
 
 

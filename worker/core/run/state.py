@@ -6,7 +6,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -207,6 +207,13 @@ class Run:
     @property
     def attempt_began_at(self) -> datetime:
         return self.attempt_at or self.created_at
+
+    @property
+    def job_duration(self) -> timedelta | None:
+        """Return how long the job of the last attempt took; None while it runs, or if its start is not known."""
+        if not self.is_ended or self.started_at is None:
+            return None
+        return max(self.since - self.started_at, timedelta())
 
     @property
     def status(self) -> Status:

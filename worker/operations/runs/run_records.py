@@ -60,7 +60,7 @@ def run_record(
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.since if run.is_ended else None,
-        duration=shown_duration(job_duration(run)),
+        duration=shown_duration(run.job_duration),
         attempt=run.attempt,
         attempts=tuple(attempt_records(run)),
         reason=run.reason,
@@ -108,13 +108,6 @@ def deadline_record(watch: SlaWatch | None) -> DeadlineRecord | None:
         return None
     verdict = None if watch.verdict is None else watch.verdict.value.lower()
     return DeadlineRecord(warning_at=watch.warning_at, breach_at=watch.breach_at, verdict=verdict)
-
-
-def job_duration(run: Run) -> timedelta | None:
-    """Return how long the job of the last attempt took; None while it runs, or if its start is not known."""
-    if not run.is_ended or run.started_at is None:
-        return None
-    return max(run.since - run.started_at, timedelta())
 
 
 def shown_duration(duration: timedelta | None) -> str | None:
