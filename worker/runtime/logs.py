@@ -114,12 +114,12 @@ def _as_line(facts: Facts, **_: object) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _is_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
 def _redacted(name: str, value: object, depth: int) -> object:
-    if _is_secret(name):
+    if is_secret_name(name):
         return REDACTED
     if type(value) is str:  # fast path: most values are strings, and there are many lines
         return redacted_text(value)
