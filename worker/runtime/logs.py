@@ -37,6 +37,7 @@ _SECRET_TEXT: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
+    r"|(?<=/api/v1/jobs/)[\w.-]+"  # the signed part of a callback address
 )
 
 
