@@ -1,7 +1,7 @@
 """Access to the web server: who calls, in which role, and from which site.
 
-`local` is for loopback addresses: whoever reaches the port may read. `token` is for every other address: each request
-names a token, of which the settings hold only the hash. Changes need the role operator, whatever the address.
+`local` is for loopback addresses: every program that reaches the port may read. `token` is for every other address:
+each request names a token, of which the settings hold only the hash. Changes need the role operator everywhere.
 """
 
 import hashlib
