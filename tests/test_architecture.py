@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.app",),
     ("worker.cli.terminal",),
     ("worker.cli.commands",),
-    ("worker.cli.demo", "worker.cli.plan"),
+    ("worker.cli.demo", "worker.cli.plan", "worker.cli.run"),
     ("worker.cli",),
 )
 WIDTH_MAX = 26

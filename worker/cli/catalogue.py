@@ -18,7 +18,7 @@ def _demo() -> "Typer":
 
 
 def _run() -> "Typer":
-    from worker.cli.commands.run import run_app
+    from worker.cli.run.command import run_app
 
     return run_app
 

@@ -34,6 +34,7 @@ from worker.config.roles import Role
 from worker.config.settings import SHADOW, Settings, read_settings
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
+from worker.runtime.line_writer import LineWriter
 from worker.runtime.logs import configure_logs, logger
 from worker.runtime.root_causes import root_causes
 from worker.store.repos.pipelines import Pipelines
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from worker.app.worker import Worker
 
 SIGNALS_MAX = 3  # the last one cancels everything that is still running
+# Log events about something that is also an alert.
+ALSO_ALERTS = frozenset({"watchdog.degraded", "run.damaged"})
+
+_STOPPING = "stopping: the worker finishes what it is doing, at most 25 s; Ctrl-C again stops it without finishing"
 
 _log = logger()
 
@@ -57,27 +62,52 @@ class LogLevel(StrEnum):
         return logging.getLevelNamesMapping()[self.name]
 
 
+class OutputFormat(StrEnum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+    def is_text(self, stream: LineWriter) -> bool:
+        """Return whether people read a stream: because it was asked for, or because it is a terminal."""
+        return self is OutputFormat.TEXT or (self is OutputFormat.AUTO and stream.isatty())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     sources: Sources | None = None  # these files are pushed first
     each_success: bool = False
-    log_level: LogLevel = LogLevel.INFO
+    log_level: LogLevel | None = None  # None: warnings for people, everything but details for machines
+    format: OutputFormat = OutputFormat.AUTO
 
 
 async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
     """Push the files if given, then work until a stop signal, or until an output stream is closed."""
     with run_streams(sys.stdout, sys.stderr) as streams:
-        configure_logs(streams.log, access.clock, level=request.log_level.number)
+        _configure_logs(streams, access.clock, request)
         try:
             code = await _run(streams, access, request)
         except WorkerError as error:
-            if not streams.log.isatty():
+            if not request.format.is_text(streams.log):
                 _log.error("worker.failed", reason=str(error))
             show_error(streams.screen, error)
             code = exit_code(error)
         except Exception as error:  # noqa: BLE001  the edge: every error must be in the log
             code = _crashed(streams.screen, error)
         return _unread(streams) if streams.unread else code
+
+
+def _configure_logs(streams: RunStreams, clock: Clock, request: RunRequest) -> None:
+    is_text = request.format.is_text(streams.log)
+    level = request.log_level or (LogLevel.WARNING if is_text else LogLevel.INFO)
+    configure_logs(
+        streams.log,
+        clock,
+        level=level.number,
+        is_json=not is_text,
+        is_coloured=streams.log.isatty() and not os.environ.get("NO_COLOR"),
+        # Their alert is a line too, and the same thing twice is a puzzle. Who asks for a level gets all of it.
+        unshown=ALSO_ALERTS if request.log_level is None and request.format.is_text(streams.out) else frozenset(),
+    )
 
 
 async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) -> int:
@@ -101,8 +131,9 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
         write_metrics=lambda line: _write_metrics(streams, line),
         confirm_logged=streams.log.confirmed,
         log_lines_lost=lambda: streams.log.lost,
+        show_line=streams.show_line(screen) if request.format.is_text(streams.out) else None,
     )
-    return await _work(make_worker(options, access.clock), streams)
+    return await _work(make_worker(options, access.clock), streams, is_watched=request.format.is_text(streams.out))
 
 
 async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
@@ -136,15 +167,21 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
         screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
 
 
-async def _work(worker: "Worker", streams: RunStreams) -> int:
+async def _work(worker: "Worker", streams: RunStreams, *, is_watched: bool) -> int:
     """Run the worker to its end and return the exit code.
 
     The first signal drains the worker, the second stops it without draining, and the third cancels it like a crash.
     """
+    screen = streams.screen
+
+    def say(text: str) -> None:
+        if is_watched:
+            screen.remark(text)
+
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_to_its_end(worker, streams.screen), name="worker")
-        on_signal = _stopping(worker, working)
+        on_signal = _stopping(worker, working, say)
         for number in _stop_signals():
             loop.add_signal_handler(number, on_signal)
         streams.on_broken(lambda: _soon(loop, worker.stop_once))
@@ -153,6 +190,8 @@ async def _work(worker: "Worker", streams: RunStreams) -> int:
         finally:
             for number in _stop_signals():
                 loop.remove_signal_handler(number)
+    if not working.cancelled() and working.result() == Exit.DONE:
+        say("stopped; jobs that run continue, and the next worker follows them")
     return Exit.LATER if working.cancelled() else working.result()
 
 
@@ -208,13 +247,14 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up else [])]
 
 
-def _stopping(worker: "Worker", working: "asyncio.Task[int]") -> Callable[[], None]:
+def _stopping(worker: "Worker", working: "asyncio.Task[int]", say: Callable[[str], None]) -> Callable[[], None]:
     asked = 0
 
     def stop() -> None:
         nonlocal asked
         asked += 1
         if asked < SIGNALS_MAX:
+            say(_STOPPING if asked == 1 else "stopping without finishing it")
             worker.stop()
         else:
             working.cancel()
@@ -231,9 +271,11 @@ run_app = typer.Typer()
 RUN_HELP = f"""Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.
 
 The store is one SQLite file, or tables in DynamoDB. A file is made with --pipelines if it is not there. Several \
-workers may share a store: each run has one of them, and when one dies another takes over. Alerts go to Slack if a \
-token is set, else they are lines; the log goes to standard error (JSON if it is not a terminal). Successes are \
-gathered into a digest every 15 minutes.
+workers may share a store: each run has one of them, and when one dies another takes over.
+
+On a terminal, each change of a run is one line, with the local time: started, waiting and why, completed, failed, \
+rerun, deadline. On a pipe, alerts are lines on standard output, successes are gathered into a digest every 15 \
+minutes, and the log is JSON on standard error. --format forces either. With a Slack token, alerts go to Slack.
 
 Sensors come from other commands, while this one runs: `interlock sensor put`.
 
@@ -251,7 +293,7 @@ Settings from the environment:
 \b
 Examples:
   interlock run --pipelines pipelines/
-  interlock run --store sqlite:///interlock.db --each-success
+  interlock run --store sqlite:///interlock.db --format json
   interlock run --store dynamodb://interlock?region=eu-west-1
 
 SIGTERM and Ctrl-C drain the worker within 25 seconds. A second signal stops without draining; a third exits \
@@ -272,15 +314,30 @@ def run(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside DIR"),
     ] = None,
-    each_success: Annotated[bool, typer.Option("--each-success", help="A line for every success.")] = False,
+    each_success: Annotated[
+        bool, typer.Option("--each-success", help="A line for every success, as on a terminal.")
+    ] = False,
     log_level: Annotated[
-        LogLevel, typer.Option(metavar="LEVEL", help="Log this and worse: debug, info, warning, error.")
-    ] = LogLevel.INFO,
+        LogLevel | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Log this and worse: debug, info, warning, error.",
+            show_default="info; on a terminal: warning",
+        ),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="text: lines for people; json: alerts, and the log as JSON; auto: text on a terminal.",
+        ),
+    ] = OutputFormat.AUTO,
     store: StoreUrl = None,
 ) -> None:
     clock: Clock = context.obj
     sources = None
     if pipelines is not None:
         sources = Sources(paths=[pipelines], calendars=calendars, today=clock.now().date())
-    request = RunRequest(sources=sources, each_success=each_success, log_level=log_level)
+    request = RunRequest(sources=sources, each_success=each_success, log_level=log_level, format=output_format)
     on_store(context, store, lambda screen, at: run_worker(screen, at, request))
