@@ -178,3 +178,32 @@ def test_a_pipe_gets_lines_for_people_without_colours_if_that_is_asked_for(at: P
     assert re.search(rf"^\d\d:\d\d:\d\d  {NAME}  job started \(attempt 1\)$", lines, re.MULTILINE)
     assert "JOB_FAILED" not in lines
     assert "\x1b" not in lines + worker.log.read_text()
+
+
+def test_a_watched_file_is_in_force_for_new_runs_while_the_worker_runs(at: Path) -> None:
+    file = at / "pipelines" / "orders.yaml"
+    with on_terminal(at, "--pipelines", "pipelines", "--watch", TERM="xterm-256color") as worker:
+        worker.until("watching the pipeline files")
+        file.write_text(PIPELINE.replace("value: done", "value: ready"))
+        worker.until("reloaded from pipelines/orders.yaml")
+        file.write_text(PIPELINE.replace("validation:", "validations:"))
+        worker.until("pipelines/orders.yaml was not reloaded: 1 error")
+        put(at, "ready")  # what the version in force asks for
+        worker.until("job started")
+        file.unlink()
+        worker.until("the pipeline stays deployed")
+
+        assert worker.stop() == 0
+
+    assert "did you mean `validation`?" in worker.text
+
+
+def test_on_a_pipe_a_watched_file_is_reported_in_the_log(at: Path) -> None:
+    with live_worker(at, "--pipelines", "pipelines", "--watch") as worker:
+        (at / "pipelines" / "orders.yaml").write_text(PIPELINE.replace("value: done", "value: ready"))
+        until(lambda: worker.has_logged("pipeline.reloaded"), worker)
+        assert worker.stop() == 0
+
+    [line] = [line for line in worker.log.read_text().splitlines() if "pipeline.reloaded" in line]
+    logged = json.loads(line)
+    assert (logged["pipeline"], logged["status"], logged["file"]) == ("orders", "changed", "pipelines/orders.yaml")

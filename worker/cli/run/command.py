@@ -16,6 +16,8 @@ import typer
 
 from consumers.alerts.console import DIGEST_EVERY
 from worker.cli.commands.push import PushRequest, push_files, read_sound_files
+from worker.cli.run.watch import PipelineWatch, stamps_before_push
+from worker.cli.run.watch_report import LoggedWatch, ShownWatch
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources
@@ -30,6 +32,7 @@ from worker.cli.terminal.store_access import (
     show_error,
     show_surprise,
 )
+from worker.config.load import Directory
 from worker.config.roles import Role
 from worker.config.settings import SHADOW, Settings, read_settings
 from worker.core.errors import ConfigError, RetryLater, WorkerError
@@ -78,6 +81,7 @@ class RunRequest:
     each_success: bool = False
     log_level: LogLevel | None = None  # None: warnings for people, everything but details for machines
     format: OutputFormat = OutputFormat.AUTO
+    watch: bool = False  # reload `sources` when they change
 
 
 async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
@@ -112,12 +116,19 @@ def _configure_logs(streams: RunStreams, clock: Clock, request: RunRequest) -> N
 
 async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) -> int:
     screen, settings = streams.screen, read_settings(os.environ, store=access.url)
+    for_people = request.format.is_text(streams.out)
+    watch: PipelineWatch | None = None
     if request.sources is not None:
         if settings.shadow:
             raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
+        report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
+        # Before the files are read: a change while they are is then seen later.
+        noticing = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
         pushed = await _push(screen, access, request.sources)
-        if pushed != Exit.DONE:
-            return pushed
+        if pushed is None:
+            return Exit.PROBLEMS
+        noticing.note_pushed(pushed)
+        watch = noticing if request.watch else None
     await _introduce(screen, access, settings)
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
@@ -131,13 +142,15 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
         write_metrics=lambda line: _write_metrics(streams, line),
         confirm_logged=streams.log.confirmed,
         log_lines_lost=lambda: streams.log.lost,
-        show_line=streams.show_line(screen) if request.format.is_text(streams.out) else None,
+        show_line=streams.show_line(screen) if for_people else None,
     )
-    return await _work(make_worker(options, access.clock), streams, is_watched=request.format.is_text(streams.out))
+    if watch is not None:
+        screen.remark("watching the pipeline files: a change is in force within seconds")
+    return await _work(make_worker(options, access.clock), streams, watch, for_people=for_people)
 
 
-async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
-    """Push the files to the store, and create the store first if it does not exist.
+async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> Directory | None:
+    """Push the files to the store, and create the store first if it does not exist. None: a file has an error.
 
     `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
     the files were checked, so that an invalid file leaves no store behind.
@@ -145,10 +158,11 @@ async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
     request = PushRequest(sources=sources, consent=Consent(True, None))
     found = read_sound_files(screen, request)
     if found is None:
-        return Exit.PROBLEMS
+        return None
     if await access.admin.init(may_create=False):
         screen.remark(f"made {access.admin.place}")
-    return await push_files(screen, access, request, found)
+    await push_files(screen, access, request, found)
+    return found
 
 
 async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
@@ -167,7 +181,7 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
         screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
 
 
-async def _work(worker: "Worker", streams: RunStreams, *, is_watched: bool) -> int:
+async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | None, *, for_people: bool) -> int:
     """Run the worker to its end and return the exit code.
 
     The first signal drains the worker, the second stops it without draining, and the third cancels it like a crash.
@@ -175,7 +189,7 @@ async def _work(worker: "Worker", streams: RunStreams, *, is_watched: bool) -> i
     screen = streams.screen
 
     def say(text: str) -> None:
-        if is_watched:
+        if for_people:
             screen.remark(text)
 
     loop = asyncio.get_running_loop()
@@ -185,9 +199,12 @@ async def _work(worker: "Worker", streams: RunStreams, *, is_watched: bool) -> i
         for number in _stop_signals():
             loop.add_signal_handler(number, on_signal)
         streams.on_broken(lambda: _soon(loop, worker.stop_once))
+        watching = tasks.create_task(watch.run(), name="watch-files") if watch is not None else None
         try:
             await asyncio.wait([working])
         finally:
+            if watching is not None:
+                watching.cancel()
             for number in _stop_signals():
                 loop.remove_signal_handler(number)
     if not working.cancelled() and working.result() == Exit.DONE:
@@ -277,6 +294,10 @@ On a terminal, each change of a run is one line, with the local time: started, w
 rerun, deadline. On a pipe, alerts are lines on standard output, successes are gathered into a digest every 15 \
 minutes, and the log is JSON on standard error. --format forces either. With a Slack token, alerts go to Slack.
 
+With --watch, changed and added files are in force within seconds, once nobody writes to them. Active runs keep the \
+version they began with. A file with errors is reported, and the deployed version stays. A deleted file removes \
+nothing: `interlock pipelines remove` does.
+
 Sensors come from other commands, while this one runs: `interlock sensor put`.
 
 \b
@@ -293,6 +314,7 @@ Settings from the environment:
 \b
 Examples:
   interlock run --pipelines pipelines/
+  interlock run --pipelines pipelines/ --watch
   interlock run --store sqlite:///interlock.db --format json
   interlock run --store dynamodb://interlock?region=eu-west-1
 
@@ -314,6 +336,7 @@ def run(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside DIR"),
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Reload the files of --pipelines when they change.")] = False,
     each_success: Annotated[
         bool, typer.Option("--each-success", help="A line for every success, as on a terminal.")
     ] = False,
@@ -337,7 +360,11 @@ def run(
 ) -> None:
     clock: Clock = context.obj
     sources = None
+    if watch and pipelines is None:
+        raise typer.BadParameter("there is nothing to watch; add --pipelines DIR", param_hint="--watch")
     if pipelines is not None:
         sources = Sources(paths=[pipelines], calendars=calendars, today=clock.now().date())
-    request = RunRequest(sources=sources, each_success=each_success, log_level=log_level, format=output_format)
+    request = RunRequest(
+        sources=sources, each_success=each_success, log_level=log_level, format=output_format, watch=watch
+    )
     on_store(context, store, lambda screen, at: run_worker(screen, at, request))
