@@ -87,7 +87,7 @@ def shown_at(at: datetime, now: datetime, local: LocalTime) -> str:
 
 
 def shown_duration(took: timedelta) -> str:
-    """Return a rounded duration: tenths of a second below ten seconds, seconds below an hour, else minutes."""
+    """Return a duration, rounded to tenths of a second, to seconds or, from an hour on, to minutes."""
     seconds = max(took.total_seconds(), 0.0)
     step = 0.1 if seconds < 10 else 1.0 if seconds < 3600 else 60.0
     return format_duration(timedelta(milliseconds=round(seconds / step) * round(step * 1000)))

@@ -1,4 +1,4 @@
-"""Shows text from outside on a terminal, where a control character could move the cursor or change colours."""
+"""Shows text from outside on a terminal, where a control character could move the cursor."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, chars_max: int) -> str:
-    """Return a text as one harmless line of at most `chars_max` characters; a cut text says how long it was."""
+    """Return a text as one harmless line of at most `chars_max` characters; a cut text says so."""
     # Escapes only make a text longer, so the rest of a huge text need not be looked at.
     shown = visible(" ".join(text[: chars_max * 4].split()))
     if len(shown) <= chars_max and len(text) <= chars_max * 4:

@@ -269,7 +269,7 @@ def test_people_read_what_happened_where_and_what_to_do() -> None:
     assert f"unknown key {PROBLEMS_SHOWN_MAX}" not in text
     assert "and 2 more: `interlock validate files/orders.yaml` shows them all" in text
     assert "orders  files/orders.yaml is gone; the pipeline stays deployed: `interlock pipelines remove orders`" in text
-    assert "orders  reloaded from files/orders.yaml; active runs keep the version they began with" in text
+    assert "orders  reloaded from files/orders.yaml (version 2909f9050703); active runs keep the version" in text
 
 
 def test_the_log_gets_events() -> None:

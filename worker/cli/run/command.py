@@ -150,7 +150,7 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
 
 
 async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> Directory | None:
-    """Push the files to the store, and create the store first if it does not exist. None: a file has an error.
+    """Push the files, and create the store if it does not exist. Return None if a file has an error.
 
     `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
     the files were checked, so that an invalid file leaves no store behind.

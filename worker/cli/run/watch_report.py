@@ -26,12 +26,13 @@ class ShownWatch:
         self._screen, self._clock = screen, clock
 
     def reloaded(self, pipeline: PipelineId, status: PushStatus, version: str, file: str) -> None:
+        shown = f"{file} (version {version[:VERSION_SHOWN]})"
         what = {
-            PushStatus.NEW: f"added from {file}",
-            PushStatus.CHANGED: f"reloaded from {file}; active runs keep the version they began with",
-            PushStatus.UNCHANGED: f"{file} is what is deployed already",
+            PushStatus.NEW: f"added from {shown}",
+            PushStatus.CHANGED: f"reloaded from {shown}; active runs keep the version they began with",
+            PushStatus.UNCHANGED: f"{shown} is deployed already",
         }[status]
-        self._say(f"{pipeline}  {what} (version {version[:VERSION_SHOWN]})", "green")
+        self._say(f"{pipeline}  {what}", "green")
 
     def rejected(self, file: str, problems: Sequence[Problem]) -> None:
         if not problems:

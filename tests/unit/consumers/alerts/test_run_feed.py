@@ -7,13 +7,19 @@ from datetime import datetime, timedelta
 import pytest
 
 from consumers.alerts.console import ConsoleAlerts
-from consumers.alerts.run_feed import PENDING_MAX, RUNS_REMEMBERED_MAX, RunFeed
+from consumers.alerts.run_feed import PENDING_MAX, RUNS_REMEMBERED_MAX, RunFeed, schedules_of
 from consumers.outbox.severities import Severity
 from tests.support.clock.manual import NOON, ManualClock
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from worker.config.versions import PipelineVersions
 from worker.core.model.events import Event
+from worker.core.model.keys import config_mark_sk, pipeline_pk
+from worker.core.model.pipeline import PipelineId
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
+from worker.store.repos.pipelines import Pipelines
+from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import Put, TableName
 
 RUN = "orders/stream/2026-03-03"
 NAME = "12:00:00  orders 2026-03-03"
@@ -226,3 +232,34 @@ async def test_a_probe_of_the_alert_path_is_not_shown() -> None:
     await terminal.feed.deliver(replace(STARTED, type="ALERT_PATH_CHECK"))
 
     assert terminal.lines == []
+
+
+ONE = """
+pipeline: {id: orders}
+schedule: {trigger: {key: loaded}}
+validation: {rules: [{key: loaded, check: exists}]}
+job: {type: command, config: {command: "true"}}
+"""
+TWO = """
+pipeline: {id: orders}
+schedules: [{id: day, cron: "0 6 * * *"}, {id: night, cron: "0 18 * * *"}]
+job: {type: command, config: {command: "true"}}
+"""
+
+
+@pytest.mark.parametrize(("text", "several"), [(ONE, False), (TWO, True)])
+async def test_the_store_knows_how_many_schedules_a_pipeline_has(text: str, several: bool) -> None:
+    tables = SqliteTables.in_memory(ManualClock())
+    await Pipelines(tables).put(PipelineId("orders"), text)
+
+    assert await schedules_of(PipelineVersions(tables))("orders") is several
+
+
+async def test_a_pipeline_that_cannot_be_read_has_a_full_name() -> None:
+    tables = SqliteTables.in_memory(ManualClock())
+    await Pipelines(tables).put(PipelineId("orders"), "pipeline: [")
+    damaged = {"PK": pipeline_pk("orders"), "SK": config_mark_sk(), "data": "nonsense"}
+    await tables.commit(Put(TableName.CONTROL, damaged))
+
+    assert await schedules_of(PipelineVersions(tables))("orders")
+    assert await schedules_of(PipelineVersions(tables))("unknown")
