@@ -191,7 +191,7 @@ def test_a_watched_file_is_in_force_for_new_runs_while_the_worker_runs(at: Path)
         put(at, "ready")  # what the version in force asks for
         worker.until("job started")
         file.unlink()
-        worker.until("the pipeline stays deployed")
+        worker.until("it stays deployed")
 
         assert worker.stop() == 0
 

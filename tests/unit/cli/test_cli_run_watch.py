@@ -168,6 +168,13 @@ def test_a_renamed_file_is_not_gone(watched: Watched) -> None:
     assert watched.look() == []
 
 
+def test_a_pipeline_whose_file_holds_another_one_now_stays(watched: Watched) -> None:
+    write("orders", SOUND.replace("NAME", "purchases"))
+
+    assert watched.look() == ["orders gone files/orders.yaml", "purchases new files/orders.yaml"]
+    assert deployed("orders")
+
+
 def test_of_two_files_with_one_id_none_is_followed(watched: Watched) -> None:
     Path("files/a-copy.yaml").write_text(OTHER.replace("NAME", "orders"))
 
@@ -268,7 +275,7 @@ def test_people_read_what_happened_where_and_what_to_do() -> None:
     assert "files/orders.yaml:1:3 schedule: unknown key 0\\x1b[2J\n    remove it" in text
     assert f"unknown key {PROBLEMS_SHOWN_MAX}" not in text
     assert "and 2 more: `interlock validate files/orders.yaml` shows them all" in text
-    assert "orders  files/orders.yaml is gone; the pipeline stays deployed: `interlock pipelines remove orders`" in text
+    assert "orders  files/orders.yaml does not hold it any more; it stays deployed: `interlock pipelines remove" in text
     assert "orders  reloaded from files/orders.yaml (version 2909f9050703); active runs keep the version" in text
 
 

@@ -121,14 +121,15 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
     if request.sources is not None:
         if settings.shadow:
             raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
-        report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
-        # Before the files are read: a change while they are is then seen later.
-        noticing = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
+        if request.watch:
+            report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
+            # Before the files are read: a change while they are is then seen later.
+            watch = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
         pushed = await _push(screen, access, request.sources)
         if pushed is None:
             return Exit.PROBLEMS
-        noticing.note_pushed(pushed)
-        watch = noticing if request.watch else None
+        if watch is not None:
+            watch.note_pushed(pushed)
     await _introduce(screen, access, settings)
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415

@@ -12,7 +12,7 @@ from worker.cli.terminal.files import Sources
 from worker.cli.terminal.store_access import StoreAccess
 from worker.config.deploy import deploy
 from worker.config.files import UnreadableFile
-from worker.config.load import Directory, Loaded, Problem, ProblemSeverity, load_directory
+from worker.config.load import Directory, Problem, ProblemSeverity, load_directory
 from worker.config.render import config_hash
 from worker.config.watched_files import SettledFiles, Stamps, stamps_of
 from worker.core.errors import Rejected, RetryLater, WorkerError
@@ -41,6 +41,25 @@ class WatchReport(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """Holds what the files hold now, by the file's name."""
+
+    files: dict[str, tuple[Pipeline, str]]  # each pipeline that can be used, and its version
+    present: frozenset[str]  # also those with errors
+    problems: dict[str, tuple[Problem, ...]]  # of pipelines and calendars
+
+    @classmethod
+    def of(cls, found: Directory) -> "_Reading":
+        problems = {**errors_by_file(found), **oversized(found)}
+        usable = [(each.file, each.pipeline) for each in found.files if each.pipeline and each.file not in problems]
+        return cls(
+            files={file: (pipeline, config_hash(pipeline)) for file, pipeline in usable},
+            present=frozenset(loaded.file for loaded in found.files),
+            problems=problems,
+        )
+
+
 @dataclass(slots=True)
 class _LastRead:
     """Holds the files as they were last read: what has not changed there is left as it is in the store."""
@@ -62,10 +81,8 @@ class PipelineWatch:
 
     def note_pushed(self, found: Directory) -> None:
         """Note what the files held when the worker pushed them."""
-        for loaded in found.files:
-            if loaded.pipeline is not None:
-                self._known.files[loaded.file] = loaded.pipeline.id
-                self._known.versions[loaded.pipeline.id] = config_hash(loaded.pipeline)
+        for file, (pipeline, version) in _Reading.of(found).files.items():
+            self._known.files[file], self._known.versions[pipeline.id] = pipeline.id, version
 
     async def run(self) -> None:
         """Watch until cancelled. Nothing that goes wrong here ends the worker."""
@@ -87,11 +104,12 @@ class PipelineWatch:
         stamps = await asyncio.to_thread(self._stamps)
         if not self._files.are_due(stamps):
             return
-        found = await asyncio.to_thread(self._load, self._access.clock.now().date())
+        # In a thread, because many files take long, and the engine must not wait.
+        reading = await asyncio.to_thread(self._load, self._access.clock.now().date())
         if await asyncio.to_thread(self._stamps) != stamps:
             return  # somebody wrote while the files were read: the next look reads them again
         async with self._access.tables() as tables:
-            await self._apply(tables, found)
+            await self._apply(tables, reading)
         self._files.note_read(stamps)
 
     def _stamps(self) -> Stamps:
@@ -100,28 +118,25 @@ class PipelineWatch:
         except UnreadableFile as error:
             raise RetryLater(f"the files cannot be listed: {error}") from error
 
-    def _load(self, today: date) -> Directory:
-        return load_directory(self._sources.paths, calendars_dir=self._sources.calendars, today=today)
+    def _load(self, today: date) -> _Reading:
+        return _Reading.of(load_directory(self._sources.paths, calendars_dir=self._sources.calendars, today=today))
 
-    async def _apply(self, tables: Tables, found: Directory) -> None:
-        self._report_problems({**errors_by_file(found), **oversized(found)})
-        for loaded in found.files:
-            if loaded.pipeline is not None and loaded.file not in self._known.problems:
-                await self._put(tables, loaded, loaded.pipeline)
-        self._report_gone(found)
+    async def _apply(self, tables: Tables, reading: _Reading) -> None:
+        self._report_problems(reading.problems)
+        self._report_gone(reading)
+        for file, (pipeline, version) in reading.files.items():
+            is_news = self._known.versions.get(pipeline.id) != version
+            if is_news and not self._is_disputed(file, pipeline.id):
+                await self._put(tables, pipeline, version, file)
+            self._known.files[file] = pipeline.id
 
-    async def _put(self, tables: Tables, loaded: Loaded, pipeline: Pipeline) -> None:
-        version = config_hash(pipeline)
-        if self._known.versions.get(pipeline.id) == version or self._is_disputed(loaded.file, pipeline.id):
-            self._known.files[loaded.file] = pipeline.id
-            return
+    async def _put(self, tables: Tables, pipeline: Pipeline, version: str, file: str) -> None:
         stored = await Pipelines(tables).get(pipeline.id)
         status = compared(pipeline, stored, self._access.clock.now().date()).status
         if status is not PushStatus.UNCHANGED:
             await deploy(tables, pipeline, self._access.clock)
-        # Last: if the store did not answer, it is tried again.
-        self._known.files[loaded.file], self._known.versions[pipeline.id] = pipeline.id, version
-        self._report.reloaded(pipeline.id, status, version, loaded.file)
+        self._known.versions[pipeline.id] = version  # last: if the store did not answer, it is tried again
+        self._report.reloaded(pipeline.id, status, version, file)
 
     def _is_disputed(self, file: str, pipeline: PipelineId) -> bool:
         """Return whether another file that now has errors held this pipeline: it may be the one to follow."""
@@ -136,15 +151,17 @@ class PipelineWatch:
                 self._report.rejected(file, ())
         self._known.problems = by_file
 
-    def _report_gone(self, found: Directory) -> None:
-        """Report files that are gone. Their pipelines stay, because only a person may remove a pipeline."""
-        present = {loaded.file for loaded in found.files}
-        elsewhere = {loaded.pipeline.id for loaded in found.files if loaded.pipeline is not None}
-        for file in sorted(self._known.files.keys() - present):
-            pipeline = self._known.files.pop(file)
-            if pipeline not in elsewhere:  # a file may have been renamed
-                self._known.versions.pop(pipeline, None)
-                self._report.gone(pipeline, file)
+    def _report_gone(self, reading: _Reading) -> None:
+        """Report pipelines whose file is gone or holds another one now. They stay: only a person removes one."""
+        held = {pipeline.id for pipeline, _ in reading.files.values()}
+        for file, pipeline in sorted(self._known.files.items()):
+            if file in reading.present and file not in reading.files:
+                continue  # it has errors, so nobody knows what it will hold
+            if file not in reading.files or reading.files[file][0].id != pipeline:
+                del self._known.files[file]
+                if pipeline not in held:  # else its file was renamed
+                    self._known.versions.pop(pipeline, None)
+                    self._report.gone(pipeline, file)
 
 
 def errors_by_file(found: Directory) -> dict[str, tuple[Problem, ...]]:

@@ -47,7 +47,7 @@ class ShownWatch:
 
     def gone(self, pipeline: PipelineId, file: str) -> None:
         remedy = f"`interlock pipelines remove {pipeline}` removes it"
-        self._say(f"{pipeline}  {file} is gone; the pipeline stays deployed: {remedy}", "yellow")
+        self._say(f"{pipeline}  {file} does not hold it any more; it stays deployed: {remedy}", "yellow")
 
     def failed(self, reason: str) -> None:
         self._say(f"interlock  changed files are not in force yet, and are tried again: {reason}", "yellow")
