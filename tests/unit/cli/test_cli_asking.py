@@ -388,6 +388,8 @@ def test_a_replay_can_be_looked_at_first_without_being_asked() -> None:
 
 
 def test_a_pause_has_a_reason_and_an_end() -> None:
+    assert "until 2027-03-24T12:00:00Z" in interlock("pause", "orders", "--reason", "long", "--until", "2d").stdout
+
     result = interlock("pause", "orders", "--reason", "upgrade", "--until", "2h")
 
     assert result.exit_code == 0

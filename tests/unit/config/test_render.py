@@ -134,6 +134,31 @@ def test_what_a_lenient_reading_understood_is_written_so_that_it_is_understood_a
     assert load_text(to_json(pipeline), lenient=True).pipeline == pipeline
 
 
+def test_days_and_weeks_are_read_everywhere_in_a_file_and_written_in_hours() -> None:
+    text = """
+pipeline: {id: p}
+schedule:
+  cron: 0 6 * * *
+  maxAhead: 2w
+  misfire: {policy: all, maxLateness: 3d}
+  evaluation: {window: 1.5d, interval: 1d}
+  trigger: {key: a, check: exists}
+sla: {expectedDuration: 1d, maxDuration: 1d}
+validation: {rules: [{key: a, check: age_lt, field: at, value: 7d, maxFutureSkew: 1d}]}
+postRun: {sensorTimeout: 1w, rules: [{key: b, check: exists}]}
+"""
+    in_days = load(text + JOB)
+    in_hours = load(
+        text.replace("2w", "336h").replace("3d", "72h").replace("1.5d", "36h").replace("1d", "24h").replace("1w", "168h")
+        + JOB
+    )
+
+    assert in_days == in_hours
+    assert config_hash(in_days) == config_hash(in_hours)
+    assert [written for written in ("336h", "72h", "36h", "24h", "168h") if written not in to_yaml(in_days)] == []
+    assert "7d" in to_yaml(in_days)  # a rule's value is kept as it was written
+
+
 def test_the_hash_names_what_a_pipeline_does_not_how_it_is_written() -> None:
     one = load("pipeline: {id: p}\nschedule: {cron: 0 6 * * *, evaluation: {window: 60m}}\n" + JOB)
     same = load(JOB + "schedule:\n  cron: 0 6 * * *\npipeline:\n  id: p\n")

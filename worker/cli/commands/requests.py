@@ -339,7 +339,7 @@ def pause(
     *,
     reason: Why,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="2h, 2026-03-04 or 2026-03-04T06:00:00Z; else until resumed.")
+        str | None, typer.Option(metavar="TIME", help="2h, 7d, 2026-03-04 or 2026-03-04T06:00:00Z; else until resumed.")
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
