@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import date
+from functools import reduce
 
 import pytest
 
@@ -148,14 +149,12 @@ validation: {rules: [{key: a, check: age_lt, field: at, value: 7d, maxFutureSkew
 postRun: {sensorTimeout: 1w, rules: [{key: b, check: exists}]}
 """
     in_days = load(text + JOB)
-    in_hours = load(
-        text.replace("2w", "336h").replace("3d", "72h").replace("1.5d", "36h").replace("1d", "24h").replace("1w", "168h")
-        + JOB
-    )
+    hours = {"2w": "336h", "3d": "72h", "1.5d": "36h", "1d": "24h", "1w": "168h"}
+    in_hours = load(reduce(lambda written, unit: written.replace(unit, hours[unit]), hours, text) + JOB)
 
     assert in_days == in_hours
     assert config_hash(in_days) == config_hash(in_hours)
-    assert [written for written in ("336h", "72h", "36h", "24h", "168h") if written not in to_yaml(in_days)] == []
+    assert [written for written in hours.values() if written not in to_yaml(in_days)] == []
     assert "7d" in to_yaml(in_days)  # a rule's value is kept as it was written
 
 
