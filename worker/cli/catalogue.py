@@ -107,6 +107,12 @@ def _requests() -> "Typer":
     return asking_app
 
 
+def _trigger() -> "Typer":
+    from worker.cli.commands.control.trigger import trigger_app
+
+    return trigger_app
+
+
 def _doctor() -> "Typer":
     from worker.cli.commands.doctor import doctor_app
 
@@ -190,6 +196,7 @@ Exit codes:
         CommandPanel(
             "Control",
             (
+                CommandEntry("trigger", "Start one run without waiting for its sensor or cron time.", _trigger),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

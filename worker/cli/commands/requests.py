@@ -29,7 +29,7 @@ from worker.store.repos.requests import DEFAULT_REASON
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # reserved: the reason decides which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
-NOUNS = {"rerun": "Rerun", "cancel": "Cancellation"}
+NOUNS = {"rerun": "Rerun", "cancel": "Cancellation", "trigger": "Trigger"}
 GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 
@@ -51,24 +51,24 @@ async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, peri
         raise ConfigError(f"the reason {wish.reason!r} is the worker's own; say why in other words")
 
     async def ask(asking: RunRequests, version: Version) -> int:
-        asked = await asking.rerun(_key(whom, version, period), version, wish)
+        asked = await asking.rerun(selected_key(whom, version, period), version, wish)
         show_asked(screen, "rerun", asked, wish.reason, version, as_json=whom.as_json)
         if not whom.as_json and asked.is_first and asked.forecast.prospect in GOOD:
             remark_if_odd(screen, asked.key, chosen_schedule(version.pipeline, whom.schedule), access.clock.now())
         return exit_code([asked])
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
 async def run_cancel(
     screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, *, reason: str, waive_sla: bool
 ) -> int:
     async def ask(asking: RunRequests, version: Version) -> int:
-        asked = await asking.cancel(_key(whom, version, period), version, reason, waive_sla=waive_sla)
+        asked = await asking.cancel(selected_key(whom, version, period), version, reason, waive_sla=waive_sla)
         show_asked(screen, "cancel", asked, reason, version, as_json=whom.as_json)
         return Exit.WRONG if asked.is_first and asked.forecast.prospect not in GOOD else exit_code([asked])
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
 async def run_replay(
@@ -93,10 +93,10 @@ async def run_replay(
         show_replay(screen, asked, as_json=whom.as_json)
         return exit_code(asked)
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
-async def _with_version(
+async def with_version(
     screen: Screen, access: StoreAccess, whom: RunSelector, ask: Callable[[RunRequests, Version], Awaitable[int]]
 ) -> int:
     async with access.tables() as tables:
@@ -109,7 +109,7 @@ async def _with_version(
         return code
 
 
-def _key(whom: RunSelector, version: Version, period: Period) -> RunKey:
+def selected_key(whom: RunSelector, version: Version, period: Period) -> RunKey:
     return RunKey(whom.pipeline, chosen_schedule(version.pipeline, whom.schedule).id, period)
 
 
@@ -132,10 +132,18 @@ def exit_code(asked: list[RequestOutcome]) -> Exit:
 
 
 def show_asked(
-    screen: Screen, what: str, asked: RequestOutcome, reason: str, version: Version, *, as_json: bool
+    screen: Screen,
+    what: str,
+    asked: RequestOutcome,
+    reason: str,
+    version: Version,
+    *,
+    as_json: bool,
+    by: str | None = None,
 ) -> None:
     if as_json:
-        screen.record({"type": what, **record_of(asked), "reason": reason})
+        who: dict[str, Json] = {} if by is None else {"requestedBy": by}
+        screen.record({"type": what, **record_of(asked), "reason": reason, **who})
         return
     name = shown_run(asked.key, version.pipeline)
     screen.line(answer(NOUNS[what], name, asked, reason), STYLES[asked.forecast.prospect])
