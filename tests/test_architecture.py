@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.app",),
     ("worker.cli.terminal",),
     ("worker.cli.commands",),
-    ("worker.cli.commands.control", "worker.cli.demo", "worker.cli.plan"),
+    ("worker.cli.commands.configure", "worker.cli.commands.control", "worker.cli.demo", "worker.cli.plan"),
     ("worker.cli",),
 )
 WIDTH_MAX = 26

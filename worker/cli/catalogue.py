@@ -107,6 +107,12 @@ def _requests() -> "Typer":
     return asking_app
 
 
+def _settings() -> "Typer":
+    from worker.cli.commands.configure.settings import settings_app
+
+    return settings_app
+
+
 def _trigger() -> "Typer":
     from worker.cli.commands.control.trigger import trigger_app
 
@@ -177,6 +183,7 @@ Exit codes:
                 CommandEntry("schema", "Print the JSON Schema of pipeline or calendar files, for editors.", _schema),
                 CommandEntry("pipelines", "Push, list, show and remove pipelines in the store.", _pipelines),
                 CommandEntry("inbox", "Check and test the rules that turn messages into sensors.", _inbox),
+                CommandEntry("settings", "Show every setting: its value in force and where it comes from.", _settings),
                 CommandEntry("store", "Create, check, migrate and measure the store.", _store),
             ),
         ),
