@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 from worker.cli.commands.pauses import run_pause, run_resume
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
+from worker.cli.terminal.arguments import (
+    PipelineArgument,
+    ScheduleOption,
+    chosen_schedule,
+    chosen_schedules,
+    read_period,
+    read_reason,
+)
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.recent_periods import say_period_missing
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Version
@@ -44,6 +52,16 @@ class RunSelector:
     schedule: str | None
     is_dry: bool
     as_json: bool
+
+
+async def run_without_period(screen: Screen, access: StoreAccess, whom: RunSelector, command: str) -> int:
+    """Say that the command needs a period, and list the last ones."""
+    async with access.tables() as tables:
+        version = await version_of(tables, whom.pipeline)
+        if version is None:
+            return await say_unknown(screen, tables, whom.pipeline)
+        schedules = chosen_schedules(version.pipeline, whom.schedule)
+        return await say_period_missing(screen, tables, command, version.pipeline, schedules)
 
 
 async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, wish: RerunSpec) -> int:
@@ -273,6 +291,11 @@ Examples:
 {EXIT_CODES}"""
 
 PeriodArgument = Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")]
+# Required too, but its absence is answered with the periods that there are.
+AskedPeriodArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.", show_default=False),
+]
 Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making the request.")]
 
@@ -281,7 +304,7 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without ma
 def rerun(
     context: typer.Context,
     pipeline: PipelineArgument,
-    period: PeriodArgument,
+    period: AskedPeriodArgument = None,
     *,
     reason: Why = DEFAULT_REASON,
     supersede: Annotated[bool, typer.Option("--supersede", help="Replace an active run: stop its job first.")] = False,
@@ -292,6 +315,8 @@ def rerun(
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
         whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        if period is None:
+            return await run_without_period(screen, at, whom, "rerun")
         wish = RerunSpec(reason=read_reason(reason), supersede=supersede)
         return await run_rerun(screen, at, whom, read_period(period), wish)
 
