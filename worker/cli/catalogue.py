@@ -17,6 +17,12 @@ def _demo() -> "Typer":
     return demo_app
 
 
+def _init() -> "Typer":
+    from worker.cli.commands.configure.init import init_app
+
+    return init_app
+
+
 def _run() -> "Typer":
     from worker.cli.commands.run import run_app
 
@@ -168,6 +174,9 @@ Exit codes:
             (
                 CommandEntry(
                     "demo", "Watch three pipelines with real jobs run on this machine, in under a minute.", _demo
+                ),
+                CommandEntry(
+                    "init", "Create a folder with a first pipeline, a calendar, inbox rules and a CI file.", _init
                 ),
                 CommandEntry("run", "Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.", _run),
                 CommandEntry("completion", "Print a completion script for bash, zsh or fish.", _completion),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from worker.cli.commands.configure.project import TEMPLATES
 from worker.cli.demo.folder import SCRIPT
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +45,13 @@ def test_the_demo_is_in_the_wheel() -> None:
 
     assert {Path(name).name for name in demo} >= {"bronze.py", "lake.py", "bronze-orders.yaml", "gold-orders-next.yaml"}
     assert demo - wheel == set()
+
+
+def test_the_files_of_a_first_project_are_in_the_wheel() -> None:
+    templates = {path.relative_to(ROOT).as_posix() for path in TEMPLATES.iterdir()}
+
+    assert len(templates) == 5
+    assert templates - set(in_wheel()) == set()
 
 
 def test_every_module_is_in_the_wheel() -> None:
