@@ -1,4 +1,4 @@
-"""Run creation: decides whether a run may be created, and answers a trigger request for one that exists."""
+"""Run creation: decides whether a run may be created; an existing run rejects a trigger request."""
 
 from datetime import datetime
 
@@ -92,7 +92,10 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
 
 
 def _started_by_hand(pipeline: Pipeline, schedule: Schedule, fact: TriggerRequested, now: datetime) -> Decision:
-    """Create the run as though its trigger had held. Only the trigger is replaced: its rules are evaluated."""
+    """Create the run as though its trigger had held.
+
+    Only the trigger is replaced: the run's rules are evaluated.
+    """
     if reason := exclusion_of(schedule, fact.key.period):
         return Decision.of(_tell_excluded(fact.key, reason))
     return Decision.of(
@@ -112,7 +115,7 @@ def tell_begun_by_hand(fact: TriggerRequested) -> EmitEvent:
 
 
 def decide_trigger_of_existing(context: Context, fact: TriggerRequested) -> Decision:
-    """Reject a trigger request, once: the run exists, whoever began it, and only a rerun repeats it."""
+    """Reject a trigger request, once: the run exists, and only a rerun repeats it."""
     run = context.run
     if fact.identity in run.handled:
         return ignore(f"request {fact.identity} was answered already")

@@ -75,7 +75,10 @@ class RunRequests:
         self._configs, self._runs, self._requests = PipelineVersions(tables), Runs(tables), Requests(tables)
 
     async def trigger(self, key: RunKey, version: Version, wish: TriggerSpec) -> RequestOutcome:
-        """Request a run that does not exist. If it would be rejected, nothing is written and nobody is alerted."""
+        """Request a run that does not exist. If it would be rejected, nothing is written.
+
+        No alert is sent in that case.
+        """
         now, run = self._clock.now(), await self._runs.load(key)
         waiting = await self._requests.trigger_of(key)
         forecast = await self._foresee_trigger(key, version, run, wish, waiting)

@@ -1,4 +1,4 @@
-"""Requests: a person (or Interlock, for late data and drift) asks for a run, a rerun or a cancellation.
+"""Requests: a person, or Interlock for late data and drift, asks for a run, a rerun or a cancellation.
 
 A run has one row for each kind of request, so a new request replaces the last. Its identity is its content: a row that
 is delivered again is the same request, and the run remembers those it answered. A trigger request is removed once it

@@ -1,4 +1,4 @@
-"""A first project: the files that `interlock init` creates, and how they are written without replacing any."""
+"""The files that `interlock init` creates; writing them replaces no file."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,10 @@ class ProjectFile:
 
 
 def project_files(today: date, version: str) -> Iterator[ProjectFile]:
-    """Yield every file of a first project. `today` dates its calendar, `version` is the one its CI installs."""
+    """Yield every file of a first project.
+
+    `today` dates its calendar, and `version` is the one that its CI installs.
+    """
     named = {"NEXT_YEAR": str(today.year + 1), "VERSION": version}
     for path, template, purpose in (
         ("pipelines/orders.yaml", "orders.yaml", "a first pipeline, explained line by line"),

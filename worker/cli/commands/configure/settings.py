@@ -1,4 +1,4 @@
-"""`interlock settings`: show every setting with its value in force and its origin; secrets stay hidden."""
+"""`interlock settings`: show every setting with its value and its origin; secrets stay hidden."""
 
 import os
 import re
