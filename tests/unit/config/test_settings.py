@@ -105,6 +105,7 @@ def test_metrics_in_the_log_are_asked_for_by_name() -> None:
 def test_alerts_are_repeated_only_if_that_is_asked_for() -> None:
     assert read_settings({}).alerts.repeat_alerts is None
     assert read_settings({REPEAT_ALERTS: "6h"}).alerts.repeat_alerts == timedelta(hours=6)
+    assert read_settings({REPEAT_ALERTS: "1d"}).alerts.repeat_alerts == timedelta(days=1)
 
 
 @pytest.mark.parametrize("text", ["often", "1s"])

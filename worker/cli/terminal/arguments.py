@@ -1,5 +1,6 @@
 """Read the periods, schedules, reasons and times that are given on the command line."""
 
+import getpass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from worker.core.time.timestamps import parse_rfc3339
 from worker.runtime.clock import Clock
 
 REASON_MAX = 500
+REQUESTER_MAX = 100
 
 
 def read_period(text: str) -> Period:
@@ -53,6 +55,22 @@ def read_reason(text: str) -> str:
     return reason
 
 
+def read_requester(text: str | None) -> str:
+    """Return who makes a request: the name given, else the name of the user account.
+
+    Raises `ConfigError` if the name is empty, too long or not one line, or if the account has no name.
+    """
+    if text is None:
+        try:
+            text = getpass.getuser()
+        except (OSError, KeyError) as error:  # Python 3.13 raises OSError where earlier versions raise KeyError
+            raise ConfigError("this user account has no name; say who you are with --as") from error
+    name = text.strip()
+    if not 0 < len(name) <= REQUESTER_MAX or not name.isprintable():
+        raise ConfigError(f"--as is {text!r}; give a name of 1 to {REQUESTER_MAX} characters on one line")
+    return name
+
+
 def time_before(text: str, now: datetime) -> datetime:
     """Read a duration as a time before `now` (to the second), or a time as itself. Raises `ConfigError`."""
     ago = parse_duration(text)
@@ -67,14 +85,14 @@ def time_after(text: str, now: datetime) -> datetime:
     ahead = parse_duration(text)
     at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
     if at <= now:
-        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h")
+        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h or 7d")
     return at
 
 
 def _time(text: str) -> datetime:
     at = parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")
     if at is None:
-        raise ConfigError(f"{text!r} is not a time; write 2h, 2026-03-03 or 2026-03-03T12:00:00Z")
+        raise ConfigError(f"{text!r} is not a time; write 2h, 7d, 2026-03-03 or 2026-03-03T12:00:00Z")
     return at
 
 
