@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("consumers.inbox",),
     ("worker.app",),
     ("worker.cli.terminal",),
-    ("worker.cli.commands",),
+    ("worker.cli.commands", "worker.cli.commands.runs"),
     ("worker.cli.demo", "worker.cli.plan"),
     ("worker.cli",),
 )
