@@ -32,7 +32,7 @@ from worker.core.time.timestamps import format_rfc3339, format_utc
 PATH_MAX = 32
 RERUN = "rerun"
 TRIGGER_DEADLINE = "trigger-deadline"
-BY_HAND = "trigger request"
+BY_HAND = "trigger-request"
 
 
 def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
