@@ -15,8 +15,8 @@ from worker.config.problems import suggest
 from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType, shown_type
 from worker.core.model.pipeline import PipelineId
+from worker.core.model.relative_times import time_before
 from worker.core.model.values import Json
-from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.pipelines import Pipelines
