@@ -67,6 +67,7 @@ _UNTOLD: Final = frozenset(
         EventType.POST_RUN_BASELINE_CAPTURED,
         EventType.POST_RUN_PASSED,
         EventType.WATCHDOG_HEARTBEAT,
+        EventType.OPERATOR_ACTION,  # a record of who asked for what; its effect has events of its own
     }
 )
 

@@ -39,10 +39,10 @@ from worker.app.aws_streams import ChangeStreams
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.platforms import Resources
 from worker.app.queues import queue_consumer
-from worker.app.readers import DUTIES
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
 from worker.app.spectators import Spectators, TerminalLines, watching_people
 from worker.app.worklog import log_work
+from worker.config.lease_roles import DUTIES
 from worker.config.roles import Role
 from worker.config.settings import GROUP, ReadingSettings, Settings
 from worker.jobs.aws.client import AwsEndpoint as AwsJobs

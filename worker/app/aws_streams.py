@@ -10,7 +10,7 @@ from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, li
 from consumers.streams.aws.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
 from consumers.streams.source import Stream
 from consumers.streams.unreadable import KeepStray, UnreadableRecordLetter, UnreadableRecordLetters
-from worker.app.readers import DUTIES
+from worker.config.lease_roles import DUTIES
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.tables import DynamoTables

@@ -25,8 +25,9 @@ def make_worker(options: Options, clock: Clock) -> Worker:
         options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
     _check_roles(settings, locate(settings.store))
+    shares_address = bool(settings.web.listen) and settings.web.listen == settings.telemetry.health
     telemetry = Telemetry(
-        settings.telemetry,
+        replace(settings.telemetry, health="") if shares_address else settings.telemetry,
         options.environment,
         clock,
         options.write_metrics,

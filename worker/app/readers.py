@@ -15,6 +15,7 @@ from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
 from worker.app.dependencies import Readers, WorkerDeps
+from worker.config.lease_roles import DUTIES
 from worker.config.roles import ALL_ROLES, Role
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.router import Router, is_input
@@ -26,22 +27,6 @@ from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.events import Events
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName, Tables
-
-# The role that handles the changes of each table.
-DUTIES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
-
-_OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # kinds of streams that carry a table's changes
-_BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
-_OF_ITSELF: Final[Mapping[str, str]] = {"active": Role.ENGINE, "scheduler": Role.SCHEDULER}
-
-
-def role_of(stream: str) -> str:
-    """Return the role whose workers share the leases of a stream; "" if all workers do."""
-    kind, _, rest = stream.removeprefix("shards.").partition(".")
-    if kind in _OF_TABLES:
-        return _BY_TABLE.get(rest, "")
-    return rest if kind == "replays" else _OF_ITSELF.get(kind, "")
-
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[T], Awaitable[None]]

@@ -11,8 +11,9 @@ from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
-from worker.app.readers import ReaderFactory, role_of
+from worker.app.readers import ReaderFactory
 from worker.app.runner_boundary import contain_runner_bugs
+from worker.config.lease_roles import role_of
 from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
 from worker.membership.adoption import Adoption
@@ -75,6 +76,7 @@ class SessionWork:
             new_id=deps.store.new_id,
             log=deps.outputs.log,
             boundary=self._boundary,
+            callback_url=deps.outputs.callback_url,
         )
         readers = self.readers = self._reading.readers(parts.router, parts.resync)
         self._services = [self._tasks.create_task(deps.sources.wake_readers(readers), name="watcher")]

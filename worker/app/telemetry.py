@@ -15,14 +15,15 @@ from consumers.streams.consumer import StreamConsumer
 from consumers.streams.sharded import ShardedConsumer
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.session import SessionWork
+from worker.app.web import open_health
 from worker.app.worklog import log_notice
-from worker.config.settings import TelemetrySettings
+from worker.config.settings import HEALTH, TelemetrySettings
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.runtime.clock import Clock
-from worker.runtime.logs import logger, redacted_text
+from worker.runtime.logs import redacted_text
 from worker.store.availability import StoreAvailability
 from worker.store.table import TableName
 from worker.telemetry.emf import EmbeddedMetrics
@@ -30,7 +31,7 @@ from worker.telemetry.meters import Meters, Metric
 from worker.telemetry.otlp import PATH as OTLP_PATH
 from worker.telemetry.otlp import OtlpMetrics
 from worker.telemetry.reporting import MetricReporter
-from worker.web.health import LOOP_LAG_MAX_S, HealthProblem, HealthServer, parse_address
+from worker.web.health import LOOP_LAG_MAX_S, HealthProblem
 
 POST_S: Final = 5.0
 COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
@@ -43,8 +44,6 @@ ENDED_BADLY: Final = frozenset(
         EventType.SFN_TIMEOUT,
     }
 )
-
-_log = logger()
 
 
 class Telemetry:
@@ -144,10 +143,7 @@ class Telemetry:
             put = _sending(http, "PUT", f"{agent.rstrip('/')}{PATH}")
             self._protection = TaskProtection(put, self._is_busy, self._clock)
         if self._settings.health:
-            server = HealthServer(parse_address(self._settings.health), self, self.meters)
-            served = await server.start()
-            stack.push_async_callback(server.stop)
-            _log.info("health.served", host=served.host, port=served.port)
+            await open_health(stack, HEALTH, self._settings.health, self, self.meters)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

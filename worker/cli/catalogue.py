@@ -149,6 +149,12 @@ def _watchdog() -> "Typer":
     return watchdog_app
 
 
+def _web() -> "Typer":
+    from worker.cli.commands.web.serve import web_app
+
+    return web_app
+
+
 def _migrate() -> "Typer":
     from worker.cli.commands.migrate import migrate_app
 
@@ -229,6 +235,7 @@ Exit codes:
                 CommandEntry(
                     "watchdog", "Run the watchdog's checks now: missed runs, late data, stuck jobs.", _watchdog
                 ),
+                CommandEntry("web", "Serve the HTTP API on this store, without a worker.", _web),
                 CommandEntry("migrate", "Migrate in place from the Lambda edition: check, shadow, cut over.", _migrate),
             ),
         ),

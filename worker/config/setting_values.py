@@ -18,6 +18,7 @@ FOLLOWED: Final = ("control", "joblog", "events")  # the tables whose changes wo
 # The first policy is the default.
 FAILURE_POLICIES: Final = ("park-key", "skip", "block")
 LOSS_POLICIES: Final = ("resync", "halt")
+WEB_AUTH: Final = ("local", "token")  # the first is the default
 RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
@@ -66,6 +67,12 @@ def switch(name: str, text: str) -> bool:
     if text not in {"0", "1"}:
         raise ConfigError(f"{name} is {text!r}; use 1 for on, 0 or nothing for off")
     return text == "1"
+
+
+def web_auth(name: str, text: str) -> str:
+    if text not in WEB_AUTH:
+        raise ConfigError(f"{name} is {text!r}; use {' or '.join(WEB_AUTH)}")
+    return text
 
 
 def optional_duration(name: str, text: str) -> timedelta | None:

@@ -38,6 +38,11 @@ HEARTBEAT_URL: Final = "INTERLOCK_HEARTBEAT_URL"
 SERVICE: Final = "INTERLOCK_SERVICE"
 HEALTH: Final = "INTERLOCK_HEALTH"
 METRICS: Final = "INTERLOCK_METRICS"
+WEB: Final = "INTERLOCK_WEB"
+WEB_AUTH: Final = "INTERLOCK_WEB_AUTH"
+WEB_TOKENS: Final = "INTERLOCK_WEB_TOKENS"
+WEB_READONLY: Final = "INTERLOCK_WEB_READONLY"
+PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 
 PREFIX: Final = "INTERLOCK_"
@@ -206,6 +211,50 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """WebSettings say where the HTTP API is served, and who may use it."""
+
+    listen: str = setting(
+        WEB,
+        values.plain_text,
+        "`HOST:PORT` to serve the HTTP API on; unset: not served.",
+        used_by="every worker; `interlock web`",
+        see="how-to/http-api.md",
+    )
+    auth: str = setting(
+        WEB_AUTH,
+        values.web_auth,
+        "`local`: anyone who reaches a loopback address may read; `token`: every request needs a token.",
+        default=values.WEB_AUTH[0],
+        used_by="every worker; `interlock web`",
+        see="how-to/http-api.md",
+    )
+    tokens: str = setting(
+        WEB_TOKENS,
+        values.plain_text,
+        "Tokens, `NAME:ROLE:SHA256` with the role `viewer` or `operator`; or `secretsmanager://NAME#KEY`.",
+        used_by="every worker; `interlock web`",
+        see="how-to/http-api.md",
+        is_secret=True,
+    )
+    public_url: str = setting(
+        PUBLIC_URL,
+        values.http_address,
+        "Public address of the HTTP API, for links and for the check of a request's host.",
+        used_by="every worker; `interlock web`",
+        see="how-to/http-api.md",
+    )
+    is_read_only: bool = setting(
+        WEB_READONLY,
+        values.switch,
+        "`1` rejects every request that would change something.",
+        default="0",
+        used_by="every worker; `interlock web`",
+        see="how-to/http-api.md",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     store: str = setting(
         STORE,
@@ -262,6 +311,7 @@ class Settings:
     reading: ReadingSettings = field(default_factory=ReadingSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    web: WebSettings = field(default_factory=WebSettings)
 
 
 SETTINGS: Final = tuple(settings_of(Settings))

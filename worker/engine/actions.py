@@ -34,6 +34,7 @@ from worker.core.time.durations import format_duration
 from worker.engine.incidents import Outages
 from worker.engine.session_authority import SessionAuthority
 from worker.jobs import runner as port
+from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Guarantee, Runner, Traits
 from worker.jobs.templates import context_of, filled_in
 from worker.runtime.clock import Clock
@@ -65,7 +66,9 @@ class JobActions:
         runs: Runs,
         pauses: Pauses,
         clock: Clock,
+        callback_url: CallbackUrl = no_callback,
     ) -> None:
+        self._callback_url = callback_url
         self._runners, self._targets, self._statuses = runners, targets, statuses
         self._standing, self._outages = standing, outages
         self._runs, self._pauses, self._clock = runs, pauses, clock
@@ -79,12 +82,15 @@ class JobActions:
         except Rejected as problem:
             return JobRefused(run.attempt, act.sending, FailureCategory.PERMANENT, str(problem))
         request = port.StartRequest(
-            config=config, token=act.token, context=context_of(run), may_send=self._standing.may_act
+            config=config,
+            token=act.token,
+            context=context_of(run, self._callback_url(run)),
+            may_send=self._standing.may_act,
         )
         objection = partial(self._objection, run, act)
         match await self._send(runner, target_of(job), request, traits, objection):
-            case port.Started(handle=handle):
-                return JobStarted(run.attempt, handle, can_find(traits))
+            case port.Started(handle=handle, outputs=outputs):
+                return JobStarted(run.attempt, handle, can_find(traits), outputs)
             case port.Refused(category=category, message=message, retry_after=retry_after, is_final=is_final):
                 return JobRefused(
                     run.attempt,
@@ -225,10 +231,10 @@ class JobActions:
         match status:
             case port.Running():
                 return JobRunning(run.attempt)
-            case port.Failed(category=category, message=message):
-                return JobFailed(run.attempt, category, message)
-            case port.Succeeded(ended_at=ended_at, notices=notices):
-                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices)
+            case port.Failed(category=category, message=message, outputs=outputs):
+                return JobFailed(run.attempt, category, message, outputs)
+            case port.Succeeded(ended_at=ended_at, notices=notices, outputs=outputs):
+                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices, outputs=outputs)
 
     async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
         """Stop the job at its target; if the target only accepts the stop, also query the job's status."""
@@ -253,7 +259,7 @@ class JobActions:
         if job is None or runner is None:
             kind = job.type if job else "no job"
             raise Rejected(f"{pipeline.id}: nothing here runs jobs of type {kind}; use a worker that does")
-        config = filled_in(job.config, run)
+        config = filled_in(job.config, run, self._callback_url(run))
         return runner, job, config, runner.traits(config)
 
 

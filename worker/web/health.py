@@ -1,22 +1,27 @@
-"""Serves this worker's health, readiness and metrics over HTTP, for probes and collectors.
+"""Pages about this worker's health, readiness and metrics, for probes and collectors.
 
 Health is about this process: an orchestrator replaces an unhealthy one. A store outage does not make a worker
 unhealthy, because its replacement would find the same outage. So a worker without a session is healthy and not ready.
 Both pages state what is wrong with the store.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from aiohttp import web
-
-from worker.core.errors import ConfigError
 from worker.telemetry.meters import Meters
 from worker.telemetry.prometheus import CONTENT_TYPE, page
+from worker.web.asgi import Receive, Scope, Send, respond
+from worker.web.problems import ProblemType, WebProblem, send_problem
 
 LOOP_LAG_MAX_S: Final = 1.0
-STOP_MAX_S: Final = 1.0
+LIVE: Final = "/livez"
+HEALTH: Final = "/healthz"
+READY: Final = "/readyz"
+METRICS: Final = "/metrics"
+PROBES: Final = frozenset({LIVE, HEALTH, READY})
+HEALTH_PATHS: Final = PROBES | {METRICS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,66 +48,29 @@ class WorkerHealth(Protocol):
 
 
 Findings: TypeAlias = Callable[[], Sequence[HealthProblem]]
-Answer: TypeAlias = Awaitable[web.StreamResponse]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
+class HealthPages:
+    """Serves `/healthz`, `/readyz`, `/livez` and `/metrics`; a small application of its own."""
 
+    def __init__(self, standing: WorkerHealth, meters: Meters) -> None:
+        self._standing, self._meters = standing, meters
+        self._findings: dict[str, Findings] = {HEALTH: standing.ailments, READY: standing.hindrances, LIVE: lambda: ()}
 
-def parse_address(text: str) -> Address:
-    """Parse `HOST:PORT`; port 0 means any free port. Raises `ConfigError`."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(
-            f"INTERLOCK_HEALTH is {text!r}, which is no address to serve on; use HOST:PORT, as in 0.0.0.0:8080"
-        )
-    return Address(host.strip("[]"), int(port))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as ASGI calls it
+        path: str = scope["path"]
+        if path not in HEALTH_PATHS:
+            await send_problem(send, WebProblem(ProblemType.NOT_FOUND, f"there are {', '.join(sorted(HEALTH_PATHS))}"))
+        elif scope["method"] not in {"GET", "HEAD"}:
+            problem = WebProblem(ProblemType.METHOD_NOT_ALLOWED, "these pages are only read", headers={"Allow": "GET"})
+            await send_problem(send, problem)
+        elif path == METRICS:
+            await respond(send, 200, page(self._meters).encode(), CONTENT_TYPE)
+        else:
+            await self._report(send, self._findings[path])
 
-
-class HealthServer:
-    """Serves `/healthz`, `/readyz` and `/metrics` between `start` and `stop`."""
-
-    def __init__(self, address: Address, standing: WorkerHealth, meters: Meters) -> None:
-        self._address, self._standing, self._meters = address, standing, meters
-        self._runner: web.AppRunner | None = None
-
-    async def start(self) -> Address:
-        """Start to serve; return the address with the actual port. Raises `ConfigError` if it is unavailable."""
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/healthz", self._answering(self._standing.ailments)),
-                web.get("/readyz", self._answering(self._standing.hindrances)),
-                web.get("/metrics", self._metrics),
-            ]
-        )
-        # A slow client does not delay a worker that stops.
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_MAX_S, lingering_time=0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._address.host, self._address.port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise ConfigError(
-                f"health cannot be served on {self._address.host}:{self._address.port}: {error.strerror or error}; "
-                "choose another address with INTERLOCK_HEALTH"
-            ) from error
-        return Address(self._address.host, int(self._runner.addresses[0][1]))
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    def _answering(self, findings: Findings) -> Callable[[web.Request], Answer]:
-        async def answer(_: web.Request) -> web.Response:
-            found, outage = [finding.text for finding in findings()], self._standing.store_outage()
-            store = {} if outage is None else {"store": outage.text}
-            return web.json_response({"ok": not found, "why": found, **store}, status=503 if found else 200)
-
-        return answer
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=page(self._meters).encode(), headers={"Content-Type": CONTENT_TYPE})
+    async def _report(self, send: Send, findings: Findings) -> None:
+        found, outage = [finding.text for finding in findings()], self._standing.store_outage()
+        store = {} if outage is None else {"store": outage.text}
+        body = json.dumps({"ok": not found, "why": found, **store}).encode()
+        await respond(send, 503 if found else 200, body, "application/json; charset=utf-8")

@@ -62,11 +62,13 @@ def _read(file: IO[str]) -> str:
 
 
 class LiveWorker:
-    def __init__(self, at: Path, name: str, *arguments: str, timing: str = "fast", **variables: str) -> None:
+    def __init__(
+        self, at: Path, name: str, *arguments: str, timing: str = "fast", command: str = "run", **variables: str
+    ) -> None:
         self.output, self.log = at / f"{name}.out", at / f"{name}.log"
         with self.output.open("w") as output, self.log.open("w") as log:
             self.process = fork_server.start(
-                ["run", *arguments],
+                [command, *arguments],
                 at=at,
                 environment=environment(INTERLOCK_TIMING=timing, **variables),
                 stdout=output,
@@ -103,6 +105,18 @@ def live_worker(
     finally:
         if worker.process.poll() is None:
             worker.kill()
+
+
+@contextmanager
+def live_web(at: Path, *arguments: str, name: str = "web", **variables: str) -> Generator[LiveWorker]:
+    """`interlock web` beside the test, on a free port."""
+    web = LiveWorker(at, name, "--listen", "127.0.0.1:0", *arguments, command="web", **variables)
+    try:
+        until(lambda: web.has_logged('"web.served"'), web)
+        yield web
+    finally:
+        if web.process.poll() is None:
+            web.kill()
 
 
 def until(has_come: Callable[[], bool], *workers: LiveWorker) -> None:

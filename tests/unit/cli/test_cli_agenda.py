@@ -4,13 +4,14 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
-from worker.cli.plan.expected import RUNS_SHOWN_MAX, PlanEntry, Span, agenda, blocks, by_day, unclocked
-from worker.cli.plan.view import block_row, change_row, run_record
+from worker.cli.plan.view import block_row, change_row
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
 from worker.core.model.rules import Group, Operator, Rule
+from worker.core.schedule.agenda import RUNS_SHOWN_MAX, PlanEntry, Span, agenda, blocks, by_day, unclocked
+from worker.core.schedule.agenda_record import agenda_record
 
 BERLIN, NEW_YORK, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("UTC")
 GOOD_FRIDAY = Calendar(name="us-market", dates={date(2027, 3, 26): "Good Friday"})
@@ -185,7 +186,7 @@ def test_a_schedule_of_which_nothing_is_expected_is_named() -> None:
 def test_a_record_holds_instants_in_utc_and_the_local_time() -> None:
     [entry] = agenda([a_pipeline("p", a_cron("30 2 * * *", zone=BERLIN))], Span(first=date(2027, 3, 29), days=1))
 
-    record = run_record(entry)
+    record = agenda_record(entry)
 
     assert record["at"] == "2027-03-29T00:30:00Z"
     assert record["local"] == "2027-03-29T02:30:00+02:00"

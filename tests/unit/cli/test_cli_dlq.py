@@ -14,11 +14,12 @@ from consumers.streams.source import Position, Record
 from tests.support.builders.cli_runs import in_store
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
-from worker.cli.commands.dlq import DeadLetterSelector, run_show, show_letter
+from worker.cli.commands.dlq import run_show, show_letter
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess
 from worker.config.settings import GROUP
 from worker.core.model.values import Json
+from worker.operations.dead_letters import DeadLetterSelector
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys

@@ -12,11 +12,11 @@ from tests.support.builders.cli_runs import a_store
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
 from worker.cli.commands.sensor_removal import run_remove
-from worker.cli.commands.sensor_rows import sensor_name
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess
 from worker.core.errors import RetryLater
+from worker.operations.sensors.names import sensor_name
 
 URL = "sqlite:///interlock.db"
 OUTLOOK = "A removal starts nothing; runs that wait for their rules notice it when they look next."

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from tests.support.builders.command_line import interlock, records
 from worker.cli.commands.sensor_rows import show_sensor
-from worker.cli.commands.sensor_values import read_json, sensor_data
+from worker.cli.commands.sensor_values import sensor_data
 from worker.cli.terminal.console import Screen, json_text
 from worker.core.errors import ConfigError
+from worker.core.model.exact_json import read_json
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.store.repos.sensors import Sensor

@@ -11,8 +11,12 @@ import pytest
 
 from worker.core.errors import ConfigError
 from worker.telemetry.meters import Meters, Metric
-from worker.web.health import Address, HealthProblem, HealthServer, parse_address
+from worker.web.addresses import Address, parse_address
+from worker.web.health import HealthPages, HealthProblem
 from worker.web.probe import probe
+from worker.web.server import WebServer
+
+SETTING = "INTERLOCK_HEALTH"
 
 
 @dataclass
@@ -42,7 +46,7 @@ def patient() -> Patient:
 async def address(patient: Patient) -> AsyncGenerator[str]:
     meters = Meters()
     meters.add(Metric.RUNS_STARTED, 3)
-    server = HealthServer(Address("127.0.0.1", 0), patient, meters)
+    server = WebServer(Address("127.0.0.1", 0), HealthPages(patient, meters), setting=SETTING)
     bound = await server.start()
     yield f"{bound.host}:{bound.port}"
     await server.stop()
@@ -96,7 +100,7 @@ async def test_metrics_are_served_as_prometheus_reads_them(address: str) -> None
 
 
 async def test_an_address_that_is_taken_is_said_with_what_to_do(address: str) -> None:
-    server = HealthServer(parse_address(address), Patient(), Meters())
+    server = WebServer(parse_address(SETTING, address), HealthPages(Patient(), Meters()), setting=SETTING)
 
     with pytest.raises(ConfigError, match="INTERLOCK_HEALTH"):
         await server.start()
@@ -106,7 +110,7 @@ async def test_an_address_that_is_taken_is_said_with_what_to_do(address: str) ->
 @pytest.mark.parametrize("text", ["8080", "host:", ":80", "host:http", "host:70000", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"INTERLOCK_HEALTH is .* use HOST:PORT"):
-        parse_address(text)
+        parse_address(SETTING, text)
 
 
 async def _get(address: str, path: str) -> tuple[int, str]:
@@ -115,7 +119,7 @@ async def _get(address: str, path: str) -> tuple[int, str]:
 
 
 async def test_somebody_who_is_slow_to_ask_does_not_hold_up_the_end(patient: Patient) -> None:
-    server = HealthServer(Address("127.0.0.1", 0), patient, Meters())
+    server = WebServer(Address("127.0.0.1", 0), HealthPages(patient, Meters()), setting=SETTING)
     bound = await server.start()
     reader, writer = await asyncio.open_connection(bound.host, bound.port)
     writer.write(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf of it")

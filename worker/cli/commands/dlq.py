@@ -1,51 +1,24 @@
 """`interlock dlq`: list, show, replay and drop dead letters."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from worker.cli.commands.sensor_values import read_json
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
+from worker.core.model.exact_json import read_json
 from worker.core.model.values import Json
+from worker.operations.dead_letters import DeadLetterSelector, letter_record, release_key
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
-from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.row_codec import decode_row
-from worker.store.rows import instant_text, to_json_map
+from worker.store.rows import to_json_map
 from worker.store.table import Tables
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterSelector:
-    """DeadLetterSelector selects one dead letter, all of a source, or all."""
-
-    source: str | None = None
-    id: str | None = None
-
-    def __str__(self) -> str:
-        return " ".join(part for part in (self.source, self.id) if part is not None)
-
-    async def find(self, tables: Tables) -> AsyncIterator[DeadLetter]:
-        """Yield every selected dead letter.
-
-        Raises `ConfigError` for a source that never had a dead letter, and names the known sources.
-        """
-        letters = DeadLetters(tables)
-        sources = await letters.sources()
-        if self.source is not None and self.source not in sources:
-            known = f"known are {', '.join(sources)}" if sources else "there are none at all"
-            raise ConfigError(f"no dead letter ever came from {self.source!r}; {known}")
-        for source in sources if self.source is None else [self.source]:
-            async for letter in letters.every(source):
-                if self.id in {None, letter.id}:
-                    yield letter
 
 
 async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelector, *, as_json: bool) -> int:
@@ -55,7 +28,7 @@ async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
         async for letter in which.find(tables):
             count += 1
             if as_json:
-                screen.record(_record(letter))
+                screen.record(letter_record(letter))
             else:
                 screen.line(f"{letter.source} {letter.id}", style="bold")
                 screen.line(f"  {shown_time(letter.at)}  {letter.reason}")
@@ -74,7 +47,7 @@ async def run_show(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
         return _say_gone(screen, which)
     content = to_json_map(decode_row(body))
     if as_json or not screen.out.is_terminal:
-        screen.record({**_record(letter), "body": content})
+        screen.record({**letter_record(letter), "body": content})
     else:
         show_letter(screen, letter, content)
     return Exit.DONE
@@ -130,7 +103,7 @@ async def run_drop(screen: Screen, access: StoreAccess, which: DeadLetterSelecto
             return _say_gone(screen, which)
         if not consent.obtain(screen, f"Drop {which}?"):
             return Exit.DONE
-        released = await _release(tables, letter)
+        released = await release_key(tables, letter)
         await DeadLetters(tables).drop(letter)
     screen.line("dropped" + ("; its row is processed again from its next change" * released))
     return Exit.DONE
@@ -140,30 +113,9 @@ async def _first(which: DeadLetterSelector, tables: Tables) -> DeadLetter | None
     return await anext(which.find(tables), None)
 
 
-async def _release(tables: Tables, letter: DeadLetter) -> bool:
-    keys = ParkedKeys(tables, GROUP)
-    parked = None if letter.lane is None else await keys.get(letter.source, letter.lane)
-    if parked is None or parked.since != letter.id:
-        return False
-    await keys.release(letter.source, parked.key_hash)
-    return True
-
-
 def _say_gone(screen: Screen, which: DeadLetterSelector) -> int:
     show_failure(screen, f"there is no dead letter {which}", "`interlock dlq list` shows those there are")
     return Exit.WRONG
-
-
-def _record(letter: DeadLetter) -> Mapping[str, Json]:
-    return {
-        "type": "deadletter",
-        "source": letter.source,
-        "id": letter.id,
-        "at": instant_text(letter.at),
-        "reason": letter.reason,
-        "history": list(letter.history),
-        "key": letter.lane,
-    }
 
 
 dlq_app = typer.Typer(

@@ -137,9 +137,9 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
 
         yield HTTP_ALLOW, lambda: AddressPolicy.parse(settings.http_allow)
     if settings.telemetry.health:
-        from worker.web.health import parse_address  # noqa: PLC0415
+        from worker.web.addresses import parse_address  # noqa: PLC0415
 
-        yield HEALTH, lambda: parse_address(settings.telemetry.health)
+        yield HEALTH, lambda: parse_address(HEALTH, settings.telemetry.health)
     if settings.alerts.slack_token:
         from worker.app.alerts import routing_from  # noqa: PLC0415
 

@@ -20,6 +20,7 @@ from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.default_period import DefaultRun, DefaultRuns
 from worker.operations.explain.explanation import Condition, Explanation, GateFinding, GateStatus
+from worker.operations.explain.explanation_record import explanation_record
 from worker.operations.explain.gates import explain, explain_unusable
 from worker.operations.explain.load import SnapshotLoader
 from worker.store.table import Tables
@@ -104,7 +105,7 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
     explanation, present = explained.explanation, explained.present
     if as_json:
         others: list[Json] = [str(period) for period in present.others] if present else []
-        screen.record({**record_of(explanation), "otherActivePeriods": others})
+        screen.record({**explanation_record(explanation), "otherActivePeriods": others})
         return
     if present is not None:
         screen.remark(why_shown(present))
@@ -133,45 +134,6 @@ def sentence_of(condition: Condition) -> str:
     notes += [f"written {format_rfc3339(condition.changed_at)}"] if condition.changed_at else []
     notes += ["changed since the job started"] if condition.is_news else []
     return f"{condition.reason} ({'; '.join(notes)})" if notes else condition.reason
-
-
-def record_of(explanation: Explanation) -> dict[str, Json]:
-    return {
-        "type": "explanation",
-        "pipeline": explanation.key.pipeline,
-        "schedule": explanation.key.schedule,
-        "period": str(explanation.key.period),
-        "state": explanation.state,
-        "status": explanation.status,
-        "summary": explanation.summary,
-        "isUnderWay": explanation.is_under_way,
-        "needed": list(explanation.needed),
-        "gates": [finding_record(finding) for finding in explanation.findings],
-    }
-
-
-def finding_record(finding: GateFinding) -> dict[str, Json]:
-    return {
-        "gate": finding.gate.value,
-        "passage": finding.passage.value,
-        "status": finding.passage.word,
-        "sentence": finding.sentence,
-        "changes": list(finding.changes),
-        "conditions": [condition_record(condition) for condition in finding.conditions],
-    }
-
-
-def condition_record(condition: Condition) -> dict[str, Json]:
-    return {
-        "subject": condition.subject,
-        "passed": condition.passed,
-        "seen": condition.seen,
-        "wanted": condition.wanted,
-        "reason": condition.reason,
-        "sensor": condition.sensor,
-        "changedAt": format_rfc3339(condition.changed_at) if condition.changed_at else None,
-        "changedSinceStart": condition.is_news,
-    }
 
 
 explain_app = typer.Typer()

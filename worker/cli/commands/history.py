@@ -7,7 +7,7 @@ import typer
 from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why_shown
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
-from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
@@ -16,6 +16,7 @@ from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.default_period import DefaultRun, DefaultRuns
+from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.history import HistoryEntry, HistorySource, load, tell
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables

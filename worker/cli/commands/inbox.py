@@ -21,14 +21,14 @@ from consumers.inbox.rules_file import check_rules, rules_from
 from consumers.inbox.seeding import Bucket, Seeder, SeedProgress
 from consumers.queues.queue import Message
 from worker.cli.terminal.console import Screen, counted, json_text
-from worker.cli.terminal.pipeline_lookup import pipeline_in
-from worker.cli.terminal.sensor_advice import warn_of_period
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, told
 from worker.config.files import UnreadableFile, read_text
 from worker.config.problems import ProblemSeverity
 from worker.config.settings import INBOX
 from worker.core.errors import ConfigError, Rejected, WorkerError
 from worker.core.model.values import Json
+from worker.operations.pipelines.lookup import pipeline_in
+from worker.operations.sensors.advice import period_warnings
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logs_kept_back
 from worker.store.repos.delivery.inbox_ledger import SensorReport
@@ -145,7 +145,8 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
             sensor = Sensor(report.key, report.data)
             stored = await Pipelines(tables).get(report.pipeline)
             if stored is not None and (pipeline := pipeline_in(stored)) is not None:
-                await warn_of_period(screen, tables, pipeline, sensor, access.clock.now())
+                for warning in await period_warnings(tables, pipeline, sensor, access.clock.now()):
+                    screen.remark(f"warning: {warning}", style="yellow")
         inbox = SensorInbox(tables, rules, access.clock)
         try:
             with logs_kept_back():  # the command shows below what the log would say

@@ -1,58 +1,30 @@
 """`interlock leases`: show which worker holds which lease, its progress, and the planned moves."""
 
-import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from consumers.streams.shard_tree import is_ready
-from worker.app.readers import role_of
 from worker.cli.terminal.console import Screen, aligned, counted, shown_time, without_empty_columns
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import absence_of_all
 from worker.config.problems import advise
-from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
-from worker.core.membership.placement import Plan, plan, weight
-from worker.core.model.keys import SessionId, instant
-from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
-from worker.membership.lease_coordinator import Siblings, stakes
-from worker.store.repos.leases import Lease, Leases, LeaseStatus
-from worker.store.repos.sessions import Session, Sessions, SessionState
-from worker.store.rows import optional_instant_text
-from worker.store.table import Tables
+from worker.operations.workers.group_view import (
+    GroupView,
+    StreamView,
+    done_up_to,
+    lease_records,
+    look,
+    reason,
+    session_records,
+)
+from worker.store.repos.leases import Lease
+from worker.store.repos.sessions import SessionState
 
-# Positions of feeds and shards end with the time of the last record before them.
-_TIME = re.compile(r"[@~](\d{13})$")
 HEADINGS = ("shard", "state", "holder", "epoch", "done up to", "records/s", "plan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamView:
-    """StreamView holds the leases of one stream, and the plan that all workers make for them."""
-
-    stream: str
-    leases: Siblings
-    plan: Plan
-    alive: frozenset[SessionId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
-    sessions: Sequence[Session]
-    streams: Sequence[StreamView]
-
-    def absence(self, now: datetime) -> str | None:
-        """Return why no worker seems to be running that can hold leases; None if one is."""
-        return absence_of_all((each for each in self.sessions if each.state is SessionState.LIVE), now)
-
-    def held_by(self, session: SessionId) -> int:
-        return sum(lease.owner == session for each in self.streams for lease in each.leases.values())
 
 
 async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
@@ -66,90 +38,16 @@ async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *,
         raise ConfigError(f"there is no lease of {stream!r}; {hint}")
     shown = [each for each in view.streams if stream in {None, each.stream}]
     if as_json:
-        for record in records(view, shown):
+        for record in [*session_records(view), *lease_records(shown)]:
             screen.record(record)
     else:
         _show(screen, view, shown, now)
-    return Exit.PROBLEMS if view.absence(now) else Exit.DONE
+    return Exit.PROBLEMS if _absence(view, now) else Exit.DONE
 
 
-async def look(tables: Tables) -> GroupView:
-    """Read leases and sessions as a worker does, and make the plan that every worker makes."""
-    leases, sessions = await Leases(tables, GROUP).list(), await Sessions(tables, GROUP).list()
-    by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
-    for lease in leases:
-        by_stream[lease.stream][lease.shard] = lease
-    return GroupView(
-        sessions=sessions, streams=[_view(name, siblings, sessions) for name, siblings in sorted(by_stream.items())]
-    )
-
-
-def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamView:
-    alive = frozenset(session.id for session in sessions if session.is_alive)
-    takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(role_of(stream))]
-    planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers)
-    return StreamView(stream=stream, leases=leases, plan=planned, alive=alive)
-
-
-def reason(lease: Lease, view: StreamView) -> str:
-    """Return what the plan does with a lease, and why."""
-    if lease.status is LeaseStatus.DONE:
-        return f"read to its end, followed by {', '.join(sorted(lease.children)) or 'nothing'}"
-    if not is_ready(lease, view.leases):
-        unread = sorted(parent for parent in lease.parents if not _is_done(view.leases.get(parent)))
-        return f"waits for {', '.join(unread)}"
-    if lease.owner not in view.alive:
-        cause = "nobody holds it" if lease.owner is None else "its holder is gone"
-        taker = view.plan.takes.get(lease.shard)
-        return f"{cause}: {_nobody_for(view.stream) if taker is None else f'{taker} carries least and takes it'}"
-    if lease.wanted_by is not None:
-        return f"is handed to {lease.wanted_by}"
-    if lease.shard in view.plan.moves:
-        heavier, lighter = _load(lease.owner, view), _load(view.plan.moves[lease.shard], view)
-        return f"moves to {view.plan.moves[lease.shard]}, which carries {lighter} against {heavier}"
-    return "stays" if lease.status is LeaseStatus.OPEN else "is read to its end, and waits to hear what follows it"
-
-
-def done_up_to(lease: Lease) -> datetime | None:
-    """Return the time of the last record that is done; None if the lease's position does not hold it."""
-    found = None if lease.checkpoint is None else _TIME.search(lease.checkpoint)
-    at = None if found is None else instant(int(found[1]))
-    return None if at is None or at.year == instant(0).year else at
-
-
-def records(view: GroupView, shown: Sequence[StreamView]) -> list[Mapping[str, Json]]:
-    sessions: list[Mapping[str, Json]] = [
-        {
-            "type": "session",
-            "id": session.id,
-            "state": session.state.value,
-            "beat": session.beat,
-            "duties": sorted(session.duties),
-            "heardAt": optional_instant_text(session.heard_at),
-        }
-        for session in view.sessions
-    ]
-    return sessions + [_record(lease, each) for each in shown for lease in each.leases.values()]
-
-
-def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
-    return {
-        "type": "lease",
-        "stream": lease.stream,
-        "shard": lease.shard,
-        "status": lease.status.value,
-        "holder": lease.owner,
-        "epoch": lease.epoch,
-        "checkpoint": lease.checkpoint,
-        "doneUpTo": optional_instant_text(done_up_to(lease)),
-        "rate": lease.rate,
-        "weight": weight(lease.rate),
-        "parents": sorted(lease.parents),
-        "children": sorted(lease.children),
-        "wantedBy": lease.wanted_by,
-        "deaths": lease.ordeal.deaths if lease.ordeal.at == lease.checkpoint else 0,
-        "plan": reason(lease, view),
-    }
+def _absence(view: GroupView, now: datetime) -> str | None:
+    """Return why no worker seems to be running that can hold leases; None if one is."""
+    return absence_of_all((each for each in view.sessions if each.state is SessionState.LIVE), now)
 
 
 def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: datetime) -> None:
@@ -158,7 +56,7 @@ def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: dat
         held = counted(view.held_by(session.id), "lease")
         heard = f", heard of {_age(now - session.heard_at)} ago" if session.heard_at else ""
         screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
-    if absence := view.absence(now):
+    if absence := _absence(view, now):
         screen.line(f"{absence}. Start one with `interlock run`.", style="red")
     for each in shown:
         screen.line("")
@@ -184,19 +82,6 @@ def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
 def _age(age: timedelta) -> str:
     """Return an age in whole seconds; a negative age, which clocks that differ can give, becomes 0."""
     return format_duration(timedelta(seconds=max(age, timedelta()) // timedelta(seconds=1)))
-
-
-def _is_done(lease: Lease | None) -> bool:
-    return lease is not None and lease.status is LeaseStatus.DONE
-
-
-def _nobody_for(stream: str) -> str:
-    duty = role_of(stream)
-    return f"no worker with the role {duty} is running" if duty else "no worker is running"
-
-
-def _load(session: SessionId | None, view: StreamView) -> int:
-    return sum(weight(lease.rate) for lease in view.leases.values() if lease.owner == session)
 
 
 leases_app = typer.Typer()

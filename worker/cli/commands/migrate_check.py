@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.pipeline_lookup import suggestion
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.config.deploy import accept
 from worker.config.files import yaml_files
@@ -16,6 +15,7 @@ from worker.core.model.pipeline import PipelineId
 from worker.operations.migrate.check import check
 from worker.operations.migrate.findings import MigrationFinding, Weight
 from worker.operations.migrate.survey import survey
+from worker.operations.pipelines.lookup import suggestion
 from worker.store.backends.open import open_whole_table, opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables

@@ -18,7 +18,7 @@ from worker.cli.terminal.arguments import (
 )
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.recent_periods import say_period_missing
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
@@ -31,6 +31,7 @@ from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
+from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import DEFAULT_REASON

@@ -1,14 +1,16 @@
 """`interlock sensor remove`: remove a sensor from the store."""
 
-from worker.cli.commands.sensor_rows import ALONE, SensorName, record_of, say_missing, show_sensor
+from worker.cli.commands.sensor_rows import ALONE, record_of, say_missing, show_sensor
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.pipeline_lookup import pipeline_in, warn_if_unknown
-from worker.cli.terminal.sensor_advice import is_heard
+from worker.cli.terminal.pipeline_lookup import warn_if_unknown
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import PipelineId
 from worker.core.time.periods import sensor_keys
+from worker.operations.pipelines.lookup import pipeline_in
+from worker.operations.sensors.advice import is_heard
+from worker.operations.sensors.names import SensorName
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import StaleWrite, Tables

@@ -1,19 +1,18 @@
 """Write, read, list and show the sensors in the store, for `interlock sensor`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 from worker.cli.terminal.console import Screen, counted, json_text
-from worker.cli.terminal.pipeline_lookup import pipeline_in, say_unknown, warn_if_unknown
+from worker.cli.terminal.pipeline_lookup import say_unknown, warn_if_unknown
 from worker.cli.terminal.store_access import Exit, StoreAccess, show_failure
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
-from worker.core.errors import ConfigError
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json, show
-from worker.core.time.periods import Period, split_key
+from worker.operations.pipelines.lookup import pipeline_in
+from worker.operations.sensors.names import SensorName
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
@@ -25,33 +24,6 @@ SHOW_OTHERS = "narrow with --prefix, or raise --limit"
 
 
 ALONE = "a sensor without a pipeline starts nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SensorName:
-    """SensorName identifies a sensor: its pipeline, its key, and its period if it has one."""
-
-    pipeline: PipelineId
-    key: str
-    period: Period | None = None
-
-    @property
-    def stored_key(self) -> str:
-        return f"{self.key}#{self.period}" if self.period else self.key
-
-
-def sensor_name(pipeline: str, key: str, period: str | None) -> SensorName:
-    """Return the sensor's name. Raises `ConfigError` for a name that no rule could read."""
-    if not pipeline or not key:
-        raise ConfigError("a pipeline or sensor without a name cannot be stored; name both")
-    if period is None:
-        return SensorName(pipeline=PipelineId(pipeline), key=key)
-    read = Period.parse(period) or Period.parse_compact(period)
-    if read is None:
-        raise ConfigError(f"{period!r} is not a period; write 2026-03-03, 2026-03-03T07 or 2026-03-03T0730")
-    if split_key(key)[1] is not None:
-        raise ConfigError(f"the key {key!r} names a period already; leave --period out")
-    return SensorName(pipeline=PipelineId(pipeline), key=key, period=read)
 
 
 async def run_put(
@@ -135,11 +107,13 @@ async def advise(screen: Screen, tables: Tables, name: SensorName, data: Mapping
         await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
         return
     # After the write: loading the code that reads a pipeline takes longer than everything else.
-    from worker.cli.terminal.sensor_advice import warn_if_unheard, warn_of_period  # noqa: PLC0415
+    from worker.operations.sensors.advice import period_warnings, unheard_warning  # noqa: PLC0415
 
     if pipeline := pipeline_in(stored):
-        warn_if_unheard(screen, pipeline, name.stored_key)
-        await warn_of_period(screen, tables, pipeline, Sensor(name.stored_key, data), now)
+        sensor = Sensor(name.stored_key, data)
+        unheard = unheard_warning(pipeline, name.stored_key)
+        for warning in (*([unheard] if unheard else []), *await period_warnings(tables, pipeline, sensor, now)):
+            screen.remark(f"warning: {warning}", style="yellow")
 
 
 async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:

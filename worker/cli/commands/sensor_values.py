@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, cast
 
 from worker.core.errors import ConfigError
+from worker.core.model.exact_json import read_json
 from worker.core.model.values import Json
 from worker.store.table import ROW_BYTES_MAX
 
@@ -62,25 +62,6 @@ def read_object(source: str) -> Mapping[str, Json]:
     if not isinstance(value, Mapping):
         raise ConfigError("--data is not an object; sensors hold named fields, such as '{\"rows\": 1200}'")
     return value
-
-
-def read_json(text: str) -> Json:
-    """Read JSON with exact numbers. Raises `ValueError`, also for too much nesting or too many digits."""
-    try:
-        return json.loads(text, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_members)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number JSON knows")
-
-
-def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("an object has the same field twice")
-    return members
 
 
 def _text_of(source: str) -> str:

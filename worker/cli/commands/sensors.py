@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.sensor_rows import run_get, run_list, run_put, sensor_name
+from worker.cli.commands.sensor_rows import run_get, run_list, run_put
 from worker.cli.commands.sensor_values import sensor_data
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
 from worker.core.model.pipeline import PipelineId
+from worker.operations.sensors.names import sensor_name
 
 sensor_app = typer.Typer(
     name="sensor",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen, passed
-from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
@@ -17,6 +17,7 @@ from worker.core.model.pipeline import CRON_SCHEDULE, STREAM_SCHEDULE, PipelineI
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import format_rfc3339
+from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
 from worker.store.table import Tables
 

@@ -12,8 +12,7 @@ import typer
 
 from worker.cli.commands.validate import place_and_message
 from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
-from worker.cli.plan.expected import Block, PlanEntry, Span, agenda, by_day, unclocked
-from worker.cli.plan.view import block_row, change_record, change_row, run_record
+from worker.cli.plan.view import block_row, change_record, change_row
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
@@ -21,6 +20,8 @@ from worker.cli.terminal.store_access import Exit
 from worker.config.problems import Problem, suggest
 from worker.config.scalars import read_date
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.schedule.agenda import Block, PlanEntry, Span, agenda, by_day, unclocked
+from worker.core.schedule.agenda_record import agenda_record
 
 DAYS_MAX: Final = 366
 FIRST_DAY: Final = date(1970, 1, 2)
@@ -141,7 +142,7 @@ def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
 
 def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, span: Span) -> None:
     for entry in entries:
-        screen.record({"type": "run", **run_record(entry)})
+        screen.record({"type": "run", **agenda_record(entry)})
     numbers = {"runs": totals.runs, "excluded": totals.excluded, "pipelines": len(totals.pipelines)}
     screen.record({"type": "summary", **_span_record(span), **numbers})
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from worker.cli.plan.expected import PlanEntry, Span, schedule_agenda
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
+from worker.core.schedule.agenda import PlanEntry, Span, schedule_agenda
 from worker.core.time.periods import Period
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, tzinfo
 
 from worker.cli.plan.diff import DifferenceKind, RunDifference
-from worker.cli.plan.expected import Block, PlanEntry
 from worker.cli.terminal.console import counted
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Json
+from worker.core.schedule.agenda import Block, PlanEntry
+from worker.core.schedule.agenda_record import agenda_record
 from worker.core.schedule.expected_runs import ExpectedBy
 from worker.core.time.durations import format_duration
 
@@ -140,35 +141,12 @@ def _start(entry: PlanEntry) -> str:
     return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({_zulu(entry.run.at)})"
 
 
-def run_record(entry: PlanEntry) -> dict[str, Json]:
-    run, zone = entry.run, entry.schedule.zone
-    return {
-        "pipeline": entry.pipeline,
-        "schedule": entry.schedule.id,
-        "period": str(run.period),
-        "day": entry.day.isoformat(),
-        "by": run.by.value,
-        "at": _iso(run.at),
-        "local": run.at.astimezone(zone).isoformat() if run.at else None,
-        "zone": zone.key,
-        "warningAt": _iso(run.warning_at),
-        "breachAt": _iso(run.breach_at),
-        "triggerDeadlineAt": _iso(run.trigger_deadline_at),
-        "excluded": run.excluded,
-        "note": run.note,
-    }
-
-
 def change_record(change: RunDifference) -> dict[str, Json]:
     return {
         "change": change.kind.value,
         "pipeline": change.entry.pipeline,
         "schedule": change.entry.schedule.id,
         "period": str(change.entry.run.period),
-        "old": run_record(change.old) if change.old else None,
-        "new": run_record(change.new) if change.new else None,
+        "old": agenda_record(change.old) if change.old else None,
+        "new": agenda_record(change.new) if change.new else None,
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,37 +1,11 @@
-"""Find the pipeline that a user named, and suggest a similar name if there is none."""
-
-from typing import Final
+"""Report a pipeline that the store does not have, with a similar name if there is one."""
 
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import Exit, show_failure
-from worker.config.versions import PipelineVersions, Unusable, Version
-from worker.core.errors import Rejected
-from worker.core.model.pipeline import Pipeline, PipelineId
-from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.core.model.pipeline import PipelineId
+from worker.operations.pipelines.lookup import suggestion
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
-
-NAMES_COMPARED_MAX: Final = 1_000  # the list has pages: a typing error must not read all of them
-
-
-async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
-    """Return the version in force; None if there is none.
-
-    Raises `Rejected` if the pipeline's configuration cannot be used.
-    """
-    configs = PipelineVersions(tables)
-    version = await configs.current(pipeline) or await configs.deployed(pipeline)
-    if isinstance(version, Unusable):
-        raise Rejected(
-            f"the configuration of {pipeline} cannot be used: {version.problems[0]}; correct its file and push it"
-        )
-    return version
-
-
-def pipeline_in(stored: StoredConfig) -> Pipeline | None:
-    """Read a configuration leniently, because other tools deploy too; None if it is invalid."""
-    from worker.config.load import load_text  # noqa: PLC0415  loading it is slow
-
-    return load_text(stored.text or "", file=f"stored/{stored.pipeline}", lenient=True).pipeline
 
 
 async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> int:
@@ -49,15 +23,3 @@ async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, 
     if await Pipelines(tables).get(pipeline) is None:
         hint = await suggestion(tables, pipeline) or otherwise
         screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
-
-
-async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
-    """Return `did you mean …?`, or "" if none of the first 1,000 pipelines has a similar name."""
-    from worker.config.problems import suggest  # noqa: PLC0415  only a mistyped name needs it
-
-    names: list[str] = []
-    async for stored in Pipelines(tables).list():
-        names.append(stored.pipeline)
-        if len(names) == NAMES_COMPARED_MAX:
-            break
-    return suggest(pipeline, names)

@@ -94,6 +94,7 @@ class EventType(StrEnum):
     JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"
     WATCHDOG_RECOVERED = "WATCHDOG_RECOVERED"
     WATCHDOG_HEARTBEAT = "WATCHDOG_HEARTBEAT"
+    OPERATOR_ACTION = "OPERATOR_ACTION"  # a person or program asked for a change, and who it was
     ALERT_PATH_CHECK = "ALERT_PATH_CHECK"  # sent to Interlock itself, to check that an alert would arrive
 
 

@@ -32,6 +32,8 @@ SENSOR = "SENSOR#"
 TRIGGER = "TRIGGER#"
 DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
+INPUTS = "INPUTS#"
+OUTPUTS = "OUTPUTS#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
@@ -40,6 +42,7 @@ REQUESTS = "RERUN_REQUEST"  # the common prefix of all four
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 MARKER = "MARKER#"  # prefix of the partitions of cascade markers
 JOB = "JOB#"
+IDEMPOTENCY = "IDEMPOTENCY#"
 SESSION = "W#"
 LEASE = "L#"
 SCHEDULE_MARK = "MARK#SCHEDULE#"
@@ -105,6 +108,11 @@ def pipeline_of(pk: str) -> PipelineId | None:
     return PipelineId(pk.removeprefix(_PIPELINE)) if pk.startswith(_PIPELINE) else None
 
 
+def idempotency_sk(key: str) -> str:
+    """Return the row that remembers a request by the key its sender chose, hashed, because any text is allowed."""
+    return f"{IDEMPOTENCY}{hashlib.sha256(key.encode()).hexdigest()}"
+
+
 def config_version_sk(config_hash: str) -> str:
     return f"CONFIGVER#{config_hash}"
 
@@ -127,6 +135,16 @@ def dry_run_sk(key: RunKey) -> str:
 
 def sla_sk(key: RunKey) -> str:
     return f"{SLA}{key.schedule}#{key.period}"
+
+
+def inputs_sk(key: RunKey) -> str:
+    """Return the row of what the job of a run was started on."""
+    return f"{INPUTS}{key.schedule}#{key.period}"
+
+
+def outputs_sk(key: RunKey) -> str:
+    """Return the row of what the job of a run returned."""
+    return f"{OUTPUTS}{key.schedule}#{key.period}"
 
 
 def rerun_request_sk(key: RunKey) -> str:
@@ -361,6 +379,33 @@ def dead_letter_pk(source: str) -> str:
 
 def dead_letter_body_pk(source: str, letter_id: str) -> str:
     return f"DEADLETTERBODY#{source}#{letter_id}"
+
+
+# --- daily rollups of ended runs --------------------------------------------------------------------------------------
+
+ROLLUPS = "ROLLUPS"  # a partition key
+STALE_ROLLUP = "STALE#"
+
+
+def rollup_pk(day: date) -> str:
+    return f"ROLLUP#{day.isoformat()}"
+
+
+def rollup_sk(number: int) -> str:
+    """Return the row that sums up one bucket of the day's lists."""
+    return f"{number:02d}"
+
+
+def stale_rollup_sk(day: date, number: int) -> str:
+    return f"{STALE_ROLLUP}{day.isoformat()}#{number:02d}"
+
+
+def stale_rollup_of(sk: str) -> tuple[date, int] | None:
+    day, _, number = sk.removeprefix(STALE_ROLLUP).partition("#")
+    try:
+        return (date.fromisoformat(day), int(number)) if sk.startswith(STALE_ROLLUP) else None
+    except ValueError:
+        return None
 
 
 # --- membership -------------------------------------------------------------------------------------------------------

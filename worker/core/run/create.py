@@ -30,6 +30,9 @@ from worker.core.run.state import STATE_WORDS, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
+RERUN = "rerun"
+TRIGGER = "trigger"
+TRIGGER_DEADLINE = "trigger-deadline"
 
 
 def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
@@ -43,7 +46,7 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
         case TriggerRequested():
             return _started_by_hand(pipeline, schedule, fact, now)
         case SignalOverdue():
-            return _give_up(schedule, fact, now)
+            return _give_up(pipeline, schedule, fact, now)
         case JobReported(report=JobReport.SUCCESS):
             # As in the Lambda edition, a success that another system reports is passed on, even for an unknown run.
             return Decision.of(
@@ -71,7 +74,7 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
         return Decision.of(_tell_excluded(fact.key, reason))
     recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
-    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, signal=signal)
+    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
     return Decision.of(Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow())
 
 
@@ -81,8 +84,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         return Decision.of(LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason))
     # A replay covers past periods, whose deadlines were judged when they were due.
     watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
+    origin = REPLAY if fact.reason == REPLAY else RERUN
     return Decision.of(
-        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))),
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
@@ -99,7 +103,7 @@ def _started_by_hand(pipeline: Pipeline, schedule: Schedule, fact: TriggerReques
     if reason := exclusion_of(schedule, fact.key.period):
         return Decision.of(_tell_excluded(fact.key, reason))
     return Decision.of(
-        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=TRIGGER, handled=(fact.identity,))),
         *_watch(schedule, fact.key, fact.birth, fact.arrived_at),
         tell_begun_by_hand(fact),
         EvaluateNow(),
@@ -132,7 +136,7 @@ def decide_trigger_of_existing(context: Context, fact: TriggerRequested) -> Deci
     )
 
 
-def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
+def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
     """Create the run as failed, so that no later sensor can start it. A rerun request still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return ignore(f"no signal was due: {excluded}")
@@ -147,6 +151,8 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision
         timeout_at=now,
         outcome=Outcome.EXHAUSTED,
         reason=reason,
+        origin=TRIGGER_DEADLINE,
+        pipeline_owner=pipeline.owner,
     )
     hint = "see why the data is late; once it is there, ask for a rerun"
     # The run has failed, and its own deadline applies as after any failure: a person may rerun it before then. A
@@ -177,6 +183,7 @@ def _new_run(
     birth: NewRun,
     now: datetime,
     *,
+    origin: str,
     signal: str | None = None,
     handled: tuple[str, ...] = (),
 ) -> Run:
@@ -192,6 +199,8 @@ def _new_run(
         # The run's own first trigger sensor, delivered again after the end, must not count as late data.
         late_reported=signal,
         handled=handled,
+        origin=origin,
+        pipeline_owner=pipeline.owner,
     )
 
 

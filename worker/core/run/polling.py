@@ -5,7 +5,7 @@ from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import LogJob, NoteHandled, PollNow
-from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
+from worker.core.run.endings import after_failure, begin_stop, is_retry, keep_outputs, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -54,12 +54,14 @@ def decide_polling(context: Context, fact: Fact) -> Decision:
 
 
 def old_report(context: Context, fact: JobReported) -> Decision | None:
-    """Ignore a report that was handled, or is older than the attempt; None for any other report.
+    """Ignore a report that was handled, or is about an earlier attempt; None for any other report.
 
-    A report names no attempt, so one from before the attempt began is about an earlier attempt.
+    A report of another system names no attempt, so one from before the attempt began is about an earlier one.
     """
     if fact.identity in context.run.handled:
         return ignore(f"report {fact.identity} was taken in already")
+    if fact.attempt is not None and fact.attempt != context.run.attempt:
+        return ignore(f"the report is about attempt {fact.attempt}, which is over")
     if fact.at < context.run.attempt_began_at:
         return ignore("the report is older than the attempt and speaks of an earlier one")
     return None
@@ -84,7 +86,8 @@ def _reported_failure(context: Context, fact: JobReported) -> Decision:
     if context.run.starts_unanswered:
         # The report names no job. It may be about the job of an unanswered start, so the known job must end first.
         return begin_stop(context, AfterStop.RETRY, message)
-    return after_failure(context, fact.category, message, report_event(fact.report))
+    after = after_failure(context, fact.category, message, report_event(fact.report))
+    return after.also(*keep_outputs(context.run, fact.outputs))
 
 
 def _failed(context: Context, fact: JobFailed) -> Decision:
@@ -98,6 +101,7 @@ def _failed(context: Context, fact: JobFailed) -> Decision:
             # The end of the run is an event of its own in the same commit, and that event sends the alert.
             detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
+        *keep_outputs(run, fact.outputs),
     )
 
 

@@ -6,7 +6,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +37,8 @@ def start_token(run_id: str, attempt: int) -> str:
 HANDLED_MAX = 16
 POST_RUN_SEEN_MAX = 32
 CHANGED_INPUTS_MAX = 32
+ATTEMPTS_MAX = 16
+ATTEMPT_REASON_MAX = 300
 
 
 class State(StrEnum):
@@ -119,6 +121,24 @@ class Spent:
                 return self.manual
 
 
+SUPERSEDED: Final = "superseded"  # the outcome of an attempt that was stopped for a rerun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempt:
+    """Holds an attempt that another one followed. It is for people; no decision depends on it."""
+
+    number: int
+    job_type: str = ""
+    job: str = ""  # the target's id of the job; empty if no job is known
+    url: str = ""  # where the target shows the job, if it says so
+    started_at: datetime | None = None  # when its job was started; None: no start is known
+    ended_at: datetime
+    outcome: str  # an `Outcome`, or `SUPERSEDED`; empty if another system ended it
+    category: FailureCategory | None = None
+    reason: str = ""  # at most ATTEMPT_REASON_MAX characters
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Holds a run as its row states it; `version` rises by one with every change."""
@@ -154,6 +174,13 @@ class Run:
     rerun_reason: str = ""  # why the next attempt is requested, while the last is being stopped for it
     outcome: Outcome | None = None  # of an ended run; None for one that another system ended
     reason: str = ""  # why it ended, was last returned to waiting, or its start was refused
+    # For people only; rows of earlier releases lack all of it.
+    origin: str = ""  # what created the run
+    pipeline_owner: str = ""  # who owned the pipeline when the run was created or last requested again
+    job_type: str = ""  # of the job that was started last
+    started_at: datetime | None = None  # when the job of this attempt was started
+    category: FailureCategory | None = None  # of the failure that ended the run
+    attempts: tuple[EarlierAttempt, ...] = ()  # oldest first; with the current one at most ATTEMPTS_MAX
 
     @property
     def is_ended(self) -> bool:
@@ -182,6 +209,13 @@ class Run:
         return self.attempt_at or self.created_at
 
     @property
+    def job_duration(self) -> timedelta | None:
+        """Return how long the job of the last attempt took; None while it runs, or if its start is not known."""
+        if not self.is_ended or self.started_at is None:
+            return None
+        return max(self.since - self.started_at, timedelta())
+
+    @property
     def status(self) -> Status:
         match self.state:
             case State.COMPLETED:
@@ -196,6 +230,12 @@ def job_id(job: Mapping[str, Json] | None) -> str:
     """Return the name by which a person finds a job: the target's own, else its start token."""
     names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId", "token"))
     return next((name for name in names if isinstance(name, str)), "")
+
+
+def job_url(job: Mapping[str, Json] | None) -> str:
+    """Return where the target shows a job, if its handle says so."""
+    url = (job or {}).get("url")
+    return url if isinstance(url, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

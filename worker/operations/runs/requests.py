@@ -19,13 +19,15 @@ from worker.engine.intake.rerun_freshness import RerunFreshness
 from worker.operations.explain.load import schedule_of
 from worker.operations.explain.snapshot import AnyRun
 from worker.operations.explain.start_gates import refused
+from worker.operations.operator_actions import OperatorAction, Requester, action_event
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
 from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.runs import Runs
-from worker.store.table import Tables
+from worker.store.table import Put, Tables
 
 _ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 _NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast creates no row
@@ -53,6 +55,11 @@ class RerunSpec:
     supersede: bool = False
     note: str = ""
 
+    @property
+    def action(self) -> str:
+        """Return what people call it: a replay is a rerun outside the budgets."""
+        return "replay" if self.reason == REPLAY else "rerun"
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerSpec:
@@ -65,13 +72,22 @@ class TriggerSpec:
 class RunRequests:
     """Submits requests. With `is_rehearsed` it returns the forecast and writes nothing.
 
+    With `by`, each request names its author, and its commit holds the event of the action.
+
     Its methods raise `StaleWrite` if another request was written at the same moment, and `RetryLater`.
     """
 
     def __init__(
-        self, tables: Tables, clock: Clock, *, is_rehearsed: bool = False, new_id: Callable[[], str] = random_id
+        self,
+        tables: Tables,
+        clock: Clock,
+        *,
+        is_rehearsed: bool = False,
+        by: Requester | None = None,
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self._tables, self._clock, self._is_rehearsed, self._new_id = tables, clock, is_rehearsed, new_id
+        self._by = by
         self._configs, self._runs, self._requests = PipelineVersions(tables), Runs(tables), Requests(tables)
 
     async def trigger(self, key: RunKey, version: Version, wish: TriggerSpec) -> RequestOutcome:
@@ -104,10 +120,13 @@ class RunRequests:
             id=self._new_id(),
             supersede=wish.supersede,
             note=wish.note,
+            by=self._by.name if self._by else "",
+            via=self._by.via if self._by else "",
         )
         is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
         if is_written:
-            await self._requests.ask_rerun(key, request, seen)
+            action = OperatorAction.on_run(wish.action, key, wish.note or wish.reason, forecast.sentence)
+            await self._requests.ask_rerun(key, request, seen, *self._recorded(action, now))
         replaced = _unanswered(seen, run)
         return RequestOutcome(
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
@@ -124,13 +143,25 @@ class RunRequests:
         is_written = forecast.prospect is Prospect.ACCEPTED and not self._is_rehearsed
         if is_written:
             request = CancelRequest(
-                reason=reason, requested_at=format_rfc3339(now), id=self._new_id(), waive_sla=waive_sla
+                reason=reason,
+                requested_at=format_rfc3339(now),
+                id=self._new_id(),
+                waive_sla=waive_sla,
+                by=self._by.name if self._by else "",
+                via=self._by.via if self._by else "",
             )
-            await self._requests.ask_cancel(key, request, seen)
+            action = OperatorAction.on_run("cancel", key, reason, forecast.sentence)
+            await self._requests.ask_cancel(key, request, seen, *self._recorded(action, now))
         replaced = _unanswered(seen, run)
         return RequestOutcome(
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
         )
+
+    def _recorded(self, action: OperatorAction, now: datetime) -> list[Put]:
+        """Return the write of the action's event; none if the requester is not known."""
+        if self._by is None:
+            return []
+        return [event_write(action_event(self._by, action, event_id=self._new_id(), at=now))]
 
     # --- forecasts ----------------------------------------------------------------------------------------------------
 

@@ -7,20 +7,19 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from worker.config.versions import PipelineVersions, Version
+from worker.config.versions import Version
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
-from worker.core.model.rules import evaluate
 from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status, status_word
 from worker.core.sla.state import SlaWatch
-from worker.operations.explain.waiting import waits_for, waits_for_rules
+from worker.operations.explain.waiting import waits_for
+from worker.operations.runs.rule_waits import RuleWaits
 from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
 from worker.store.repos.pauses import pause_key, pause_of
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.runs import Runs, UnreadableRow, run_key
-from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import watch_from_row, watch_key
 from worker.store.rows import BadRow, first_rows
 from worker.store.table import Key, Prefix, Row, TableName, Tables
@@ -81,7 +80,7 @@ class RunLists:
     """Reads indexes and exact keys, never a whole table. Its methods raise `RetryLater`."""
 
     def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
-        self._tables, self._runs, self._configs = tables, Runs(tables), PipelineVersions(tables)
+        self._tables, self._runs, self._waits = tables, Runs(tables), RuleWaits(tables)
         self._counted_max = counted_max
 
     async def of_all(self, now: datetime, *, days: int, limit: int) -> RunList:
@@ -187,25 +186,15 @@ class RunLists:
                 return _unreadable(run)
             case DryRun():
                 is_waiting = run.state is DryState.EVALUATING
-                return _rehearsed(run, await self._rules(run.key, run.config_hash, now) if is_waiting else _result(run))
+                return _rehearsed(
+                    run, await self._waits.of(run.key, run.config_hash, now) if is_waiting else _result(run)
+                )
             case ForeignRun():
                 return _of_another(run, watches.get(run.key))
             case Run():
                 is_waiting = run.state is State.EVALUATING
-                waiting = await self._rules(run.key, run.config_hash, now) if is_waiting else waits_for(run)
+                waiting = await self._waits.of(run.key, run.config_hash, now) if is_waiting else waits_for(run)
                 return _own(run, waiting, watches.get(run.key), is_paused=run.key.pipeline in pauses)
-
-    async def _rules(self, key: RunKey, config_hash: str, now: datetime) -> str:
-        version = await self._configs.find(key.pipeline, config_hash)
-        schedule = version.pipeline.schedule(key.schedule) if version else None
-        if version is None or schedule is None:
-            return "its configuration, which was deleted"
-        from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
-
-        names = required_sensors(version.pipeline, schedule)
-        sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
-        data = {name: sensor.data for name, sensor in sensors.items()}
-        return waits_for_rules(evaluate(version.pipeline.rules, data, now))
 
 
 def _read(row: Row) -> Found:

@@ -30,6 +30,7 @@ from worker.store.table import (
     TableName,
     Tables,
     Value,
+    Write,
     all_of,
 )
 
@@ -45,6 +46,8 @@ class RerunRequest:
     id: str = ""
     supersede: bool = False
     note: str = ""  # for people: the cause, where `reason` is only the kind of rerun
+    by: str = ""  # who asked; "" if the writer does not say
+    via: str = ""  # how the request arrived, such as `web`
 
     @property
     def identity(self) -> str:
@@ -57,6 +60,8 @@ class CancelRequest:
     requested_at: str
     id: str
     waive_sla: bool = False
+    by: str = ""
+    via: str = ""
 
     @property
     def identity(self) -> str:
@@ -88,6 +93,8 @@ def rerun_request_of(row: Row) -> RerunRequest:
         id=loose_text(row, "id"),
         supersede=row.get("supersede") is True,
         note=loose_text(row, "note"),
+        by=loose_text(row, "by"),
+        via=loose_text(row, "via"),
     )
 
 
@@ -97,6 +104,8 @@ def cancel_request_of(row: Row) -> CancelRequest:
         requested_at=loose_text(row, "requestedAt"),
         id=loose_text(row, "id"),
         waive_sla=row.get("waiveSla") is True,
+        by=loose_text(row, "by"),
+        via=loose_text(row, "via"),
     )
 
 
@@ -140,14 +149,17 @@ class Requests:
         with suppress(StaleWrite):
             await self._tables.commit(Delete(TableName.CONTROL, at, Equals("id", answered.id)))
 
-    async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> None:
-        """Replace the request that was seen. Raises `StaleWrite` if there is another request since."""
-        await self._tables.commit(rerun_write(key, request, seen))
+    async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None, *along: Write) -> None:
+        """Replace the request that was seen. Raises `StaleWrite` if there is another request since.
 
-    async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None) -> None:
+        The writes in `along` are part of the same commit.
+        """
+        await self._tables.commit(rerun_write(key, request, seen), *along)
+
+    async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None, *along: Write) -> None:
         """Replace the cancel request that was seen. Raises `StaleWrite` if there is another since."""
         at = _key(key, keys.cancel_request_sk(key))
-        await self._tables.commit(_write(at, request, seen, {"waiveSla": request.waive_sla or None}))
+        await self._tables.commit(_write(at, request, seen, {"waiveSla": request.waive_sla or None}), *along)
 
 
 def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
@@ -158,7 +170,8 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
 
 def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
     said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
-    return Put(TableName.CONTROL, without_none({"PK": at.pk, "SK": at.sk, **said, **more}), _still(seen))
+    author = {"by": request.by or None, "via": request.via or None}
+    return Put(TableName.CONTROL, without_none({"PK": at.pk, "SK": at.sk, **said, **author, **more}), _still(seen))
 
 
 def _key(key: RunKey, sk: str) -> Key:

@@ -1,10 +1,23 @@
 """Converts a run to its row and back."""
 
+from collections.abc import Mapping
 from datetime import UTC
 
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
-from worker.core.run.state import HANDLED_MAX, AfterStop, ForeignRun, Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import (
+    HANDLED_MAX,
+    AfterStop,
+    EarlierAttempt,
+    FailureCategory,
+    ForeignRun,
+    Outcome,
+    Run,
+    Spent,
+    StartStep,
+    State,
+)
+from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention
 from worker.store.rows import (
     BadRow,
@@ -15,6 +28,7 @@ from worker.store.rows import (
     instant_map,
     instant_text,
     json_map,
+    loose_text,
     optional_choice,
     optional_instant,
     optional_instant_text,
@@ -70,6 +84,12 @@ def run_to_row(run: Run) -> dict[str, Value]:
             "rerunReason": run.rerun_reason or None,
             "outcome": None if run.outcome is None else run.outcome.value,
             "reason": run.reason or None,
+            "origin": run.origin or None,
+            "pipelineOwner": run.pipeline_owner or None,
+            "jobType": run.job_type or None,
+            "startedAt": optional_instant_text(run.started_at),
+            "category": None if run.category is None else run.category.value,
+            "attempts": [_attempt_to_map(attempt) for attempt in run.attempts] or None,
             **_where_listed(run, pk, sk),
         }
     )
@@ -117,6 +137,12 @@ def _own(key: RunKey, row: Row) -> Run:
         rerun_reason=optional_text(row, "rerunReason") or "",
         outcome=optional_choice(row, "outcome", Outcome),
         reason=optional_text(row, "reason") or "",
+        origin=loose_text(row, "origin"),
+        pipeline_owner=loose_text(row, "pipelineOwner"),
+        job_type=loose_text(row, "jobType"),
+        started_at=parse_rfc3339(loose_text(row, "startedAt")),
+        category=_category(row.get("category")),
+        attempts=_attempts(row),
     )
 
 
@@ -141,6 +167,54 @@ def _spent(row: Row) -> Spent:
             return Spent(transient=transient, code=code, drift=drift, manual=manual)
         case _:
             raise BadRow(row, "spent", f"must hold the four budget counters, not {counts}")
+
+
+# --- what is only for people: damage to it must not stop a run --------------------------------------------------------
+
+
+def _attempt_to_map(attempt: EarlierAttempt) -> Row:
+    return without_none(
+        {
+            "attempt": attempt.number,
+            "jobType": attempt.job_type or None,
+            "job": attempt.job or None,
+            "url": attempt.url or None,
+            "startedAt": optional_instant_text(attempt.started_at),
+            "endedAt": instant_text(attempt.ended_at),
+            "outcome": attempt.outcome or None,
+            "category": None if attempt.category is None else attempt.category.value,
+            "reason": attempt.reason or None,
+        }
+    )
+
+
+def _attempts(row: Row) -> tuple[EarlierAttempt, ...]:
+    stored = row.get("attempts")
+    if not isinstance(stored, list | tuple):
+        return ()
+    read = (_attempt(each) for each in stored if isinstance(each, Mapping))
+    return tuple(attempt for attempt in read if attempt is not None)
+
+
+def _attempt(stored: Row) -> EarlierAttempt | None:
+    number, ended_at = stored.get("attempt"), parse_rfc3339(loose_text(stored, "endedAt"))
+    if not isinstance(number, int) or ended_at is None:
+        return None
+    return EarlierAttempt(
+        number=number,
+        job_type=loose_text(stored, "jobType"),
+        job=loose_text(stored, "job"),
+        url=loose_text(stored, "url"),
+        started_at=parse_rfc3339(loose_text(stored, "startedAt")),
+        ended_at=ended_at,
+        outcome=loose_text(stored, "outcome"),
+        category=_category(stored.get("category")),
+        reason=loose_text(stored, "reason"),
+    )
+
+
+def _category(stored: Value) -> FailureCategory | None:
+    return next((each for each in FailureCategory if each == stored), None)
 
 
 def _session(row: Row, attribute: str) -> SessionId | None:

@@ -1,8 +1,7 @@
-"""Warn the writer of a sensor about a key that no rule reads or a period that starts no run."""
+"""Tells the writer of a sensor who reads it, and what about its key or period is probably a mistake."""
 
 from datetime import datetime
 
-from worker.cli.terminal.console import Screen
 from worker.config.problems import suggest
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
@@ -16,27 +15,28 @@ from worker.store.repos.sensors import Sensor
 from worker.store.table import Tables
 
 
-def warn_if_unheard(screen: Screen, pipeline: Pipeline, key: str) -> None:
-    """Warn if nothing in the pipeline reads the key, but it reads a similar one."""
+def unheard_warning(pipeline: Pipeline, key: str) -> str | None:
+    """Return a warning if nothing in the pipeline reads the key, but it reads a similar one."""
     if is_heard(pipeline, key):
-        return
+        return None
     named = [each for schedule in pipeline.schedules for each in required_sensors(pipeline, schedule)]
-    if hint := suggest(split_key(key)[0], [*named, *post_run_sensors(pipeline)]):
-        screen.remark(f"warning: nothing in {pipeline.id} looks at {key}; {hint}", style="yellow")
+    hint = suggest(split_key(key)[0], [*named, *post_run_sensors(pipeline)])
+    return f"nothing in {pipeline.id} looks at {key}; {hint}" if hint else None
 
 
-async def warn_of_period(screen: Screen, tables: Tables, pipeline: Pipeline, sensor: Sensor, now: datetime) -> None:
-    """Warn the writer of a trigger if its period creates no run, or has another grain."""
+async def period_warnings(tables: Tables, pipeline: Pipeline, sensor: Sensor, now: datetime) -> list[str]:
+    """Return warnings about a trigger whose period creates no run, or has another grain."""
+    warnings: list[str] = []
     for schedule in pipeline.schedules:
         if not is_trigger(schedule, sensor.key):
             continue
         period, _ = period_said(SensorContent(sensor.key, sensor.data), schedule, now)
         exists = await Runs(tables).load(RunKey(pipeline.id, schedule.id, period)) is not None
         if refusal := refused(period, schedule, now, exists=exists):
-            text = f"{sensor.key} will begin no run: {refusal.reason}; {refusal.hint}"
-            screen.remark(f"warning: {text}", style="yellow")
+            warnings.append(f"{sensor.key} will begin no run: {refusal.reason}; {refusal.hint}")
         elif grain := wrong_grain(period, schedule):
-            screen.remark(f"warning: {sensor.key} {grain}; {grain.hint}", style="yellow")
+            warnings.append(f"{sensor.key} {grain}; {grain.hint}")
+    return warnings
 
 
 def is_heard(pipeline: Pipeline, key: str) -> bool:

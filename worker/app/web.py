@@ -1,0 +1,106 @@
+"""Wiring of the web server: the API and the health pages as one application, behind one guard.
+
+FastAPI and uvicorn are loaded only where something is served: they take longer to load than most commands take.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Final
+
+from worker.app.dependencies import OutputDeps
+from worker.config.settings import GROUP, WEB, WEB_TOKENS, Settings
+from worker.core.errors import ConfigError
+from worker.jobs.callbacks import callback_urls
+from worker.jobs.secrets import MANAGED
+from worker.runtime.clock import Clock
+from worker.runtime.ids import random_long_id
+from worker.runtime.logs import logger
+from worker.store.repos.callback_key import make_callback_key
+from worker.store.table import Tables
+from worker.store.url import DynamoPlace, locate
+from worker.telemetry.meters import Meters
+from worker.web.access import AccessMode, AccessRules, parse_tokens
+from worker.web.addresses import Address, parse_address
+from worker.web.health import HealthPages, HealthProblem, WorkerHealth
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8040"
+
+_log = logger()
+
+
+class NoWorker:
+    """The health of a process that only serves: it does no work, so nothing hinders it but the store."""
+
+    def ailments(self) -> Sequence[HealthProblem]:
+        return ()
+
+    def hindrances(self) -> Sequence[HealthProblem]:
+        return ()
+
+    def store_outage(self) -> HealthProblem | None:
+        return None
+
+
+async def open_health(stack: AsyncExitStack, setting: str, listen: str, health: WorkerHealth, meters: Meters) -> None:
+    """Serve the health pages alone. Raises `ConfigError` if the address is not available."""
+    from worker.web.server import WebServer  # noqa: PLC0415
+
+    server = WebServer(parse_address(setting, listen), HealthPages(health, meters), setting=setting)
+    served = await server.start()
+    stack.push_async_callback(server.stop)
+    _log.info("health.served", host=served.host, port=served.port)
+
+
+async def open_web(
+    stack: AsyncExitStack, settings: Settings, *, tables: Tables, clock: Clock, health: WorkerHealth, meters: Meters
+) -> Address:
+    """Serve the API and the health pages until `stack` closes. Raises `ConfigError`."""
+    from worker.web.api.application import make_api  # noqa: PLC0415
+    from worker.web.api.context import ApiContext  # noqa: PLC0415
+    from worker.web.guard import Guard  # noqa: PLC0415
+    from worker.web.server import WebServer  # noqa: PLC0415
+
+    address = parse_address(WEB, settings.web.listen)
+    rules = AccessRules(
+        address=address,
+        mode=AccessMode(settings.web.auth),
+        tokens=parse_tokens(await _tokens(settings, clock)),
+        public_url=settings.web.public_url,
+        is_read_only=settings.web.is_read_only or settings.shadow,
+    )
+    api = make_api(ApiContext(tables=tables, clock=clock))
+    # Where health has the same address, its pages stay as open as they are elsewhere.
+    is_shared = settings.telemetry.health == settings.web.listen
+    guard = Guard(api, rules, HealthPages(health, meters), metrics_are_public=is_shared)
+    server = WebServer(address, guard, setting=WEB)
+    served = await server.start()
+    stack.push_async_callback(server.stop)
+    _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
+    return served
+
+
+async def with_callbacks(outputs: OutputDeps, settings: Settings, tables: Tables, served: Address | None) -> OutputDeps:
+    """Return outputs whose jobs get an address for their reports, if a server has one that they can use."""
+    base = settings.web.public_url or (f"http://{served}" if served is not None and served.is_loopback else "")
+    if not base:
+        return outputs
+    key = await make_callback_key(tables, GROUP, random_long_id)
+    return replace(outputs, callback_url=callback_urls(base, key))
+
+
+async def _tokens(settings: Settings, clock: Clock) -> str:
+    """Return the tokens' text, or that of the secret it names, which is read once."""
+    text = settings.web.tokens
+    if not text.startswith(MANAGED):
+        return text
+    from worker.jobs.aws.client import Aws, AwsEndpoint  # noqa: PLC0415  the AWS libraries, which `interlock web` needs
+    from worker.jobs.aws.secrets_manager import SecretsManagerSecrets  # noqa: PLC0415  only here
+
+    place = locate(settings.store)
+    at = AwsEndpoint(region=place.region, endpoint=place.endpoint) if isinstance(place, DynamoPlace) else AwsEndpoint()
+    async with Aws(at) as aws:
+        found = await SecretsManagerSecrets(aws, clock).read(text)
+    if found is None:
+        raise ConfigError(f"{WEB_TOKENS} names {text}, and there is no such secret; create it, or correct the name")
+    return found.strip()

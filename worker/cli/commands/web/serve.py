@@ -1,0 +1,87 @@
+"""`interlock web`: serve the HTTP API of a store, in a process of its own."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, StoreUrl, on_store
+from worker.config.settings import Settings, read_settings
+from worker.runtime.logs import configure_logs
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+async def run_web(screen: Screen, access: StoreAccess, listen: str | None) -> int:
+    """Serve until a stop signal."""
+    configure_logs(sys.stderr, access.clock)
+    # The wiring loads the AWS libraries and the web framework: that takes longer than most commands take in total.
+    from worker.app.web import DEFAULT_LISTEN, NoWorker, open_web  # noqa: PLC0415
+    from worker.telemetry.meters import Meters  # noqa: PLC0415
+
+    settings = _listening(read_settings(os.environ, store=access.url), listen, DEFAULT_LISTEN)
+    async with AsyncExitStack() as stack:
+        tables = await stack.enter_async_context(access.tables())
+        served = await open_web(stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=Meters())
+        screen.remark(f"serving {access.admin.place} on http://{served}; stop with Ctrl-C")
+        await _stop_signal()
+    return Exit.DONE
+
+
+def _listening(settings: Settings, listen: str | None, default: str) -> Settings:
+    return replace(settings, web=replace(settings.web, listen=listen or settings.web.listen or default))
+
+
+async def _stop_signal() -> None:
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        await stopping.wait()
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+web_app = typer.Typer()
+
+WEB_HELP = f"""Serve the HTTP API on this store, without a worker.
+
+A worker with INTERLOCK_WEB=HOST:PORT serves the same. On a loopback address anyone who reaches the port may read; on \
+any other address every request needs a token, and the command refuses to start without tokens. Changes always need a \
+token with the role operator.
+
+\b
+Settings from the environment:
+  INTERLOCK_WEB            HOST:PORT, as --listen
+  INTERLOCK_WEB_AUTH       local or token
+  INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256,… or secretsmanager://NAME#KEY
+  INTERLOCK_WEB_READONLY   1 rejects every change
+  INTERLOCK_PUBLIC_URL     its public address
+
+\b
+Examples:
+  interlock web
+  interlock web --listen 127.0.0.1:9000 --store sqlite:///interlock.db
+  curl http://127.0.0.1:8040/api/v1/workers
+
+{EXIT_CODES}"""
+
+
+@web_app.command("web", help=WEB_HELP)
+def web(
+    context: typer.Context,
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to serve.", show_default="INTERLOCK_WEB, else 127.0.0.1:8040"),
+    ] = None,
+    store: StoreUrl = None,
+) -> None:
+    on_store(context, store, lambda screen, at: run_web(screen, at, listen))

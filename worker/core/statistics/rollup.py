@@ -1,0 +1,87 @@
+"""Rollups: counts of ended runs that can be added up by day, hour, pipeline, owner and outcome.
+
+A rollup holds one tally for each combination that occurred. Durations are counted in classes that grow by a tenth, so
+that percentiles of any sum of rollups are exact to 10 %.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+GROWTH: Final = 1.1
+_LOG: Final = math.log(GROWTH)
+NO_HOUR: Final = -1
+OTHERS: Final = "*"  # in place of a name, if a rollup has too many
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Cell:
+    """Names what a tally counts. `hour` is the hour (UTC) in which the runs ended; NO_HOUR: not known."""
+
+    pipeline: str
+    owner: str
+    hour: int
+    status: str
+    outcome: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts runs. `deadlines` counts those with a verdict on their deadline, `met` those that met it."""
+
+    runs: int = 0
+    deadlines: int = 0
+    met: int = 0
+    durations: Counter[int] = field(default_factory=Counter[int])  # duration class -> runs
+
+    def add(self, *, duration: timedelta | None, is_met: bool | None) -> None:
+        """Count one run. `is_met` None means that it has no verdict on a deadline."""
+        self.runs += 1
+        self.deadlines += is_met is not None
+        self.met += is_met is True
+        if duration is not None:
+            self.durations[duration_class(duration)] += 1
+
+    def merge(self, other: "Tally") -> None:
+        self.runs += other.runs
+        self.deadlines += other.deadlines
+        self.met += other.met
+        self.durations.update(other.durations)
+
+    def percentile(self, share: float) -> timedelta | None:
+        """Return the duration that this share of the runs does not exceed; None if none is known."""
+        rank = math.ceil(share * self.durations.total())
+        for number in sorted(self.durations):
+            rank -= self.durations[number]
+            if rank <= 0:
+                return class_duration(number)
+        return None
+
+
+def duration_class(duration: timedelta) -> int:
+    return max(0, math.floor(math.log(max(1.0, duration / timedelta(milliseconds=1))) / _LOG))
+
+
+def class_duration(number: int) -> timedelta:
+    """Return a duration in the middle of its class."""
+    return timedelta(milliseconds=GROWTH ** (number + 0.5))
+
+
+def bounded(cells: Mapping[Cell, Tally], cells_max: int) -> dict[Cell, Tally]:
+    """Return the tallies in at most `cells_max` cells: without hours, and then without names, if need be."""
+    if len(cells) <= cells_max:
+        return dict(cells)
+    without_hours = merged((replace(cell, hour=NO_HOUR), tally) for cell, tally in cells.items())
+    if len(without_hours) <= cells_max:
+        return without_hours
+    return merged((replace(cell, pipeline=OTHERS, owner=OTHERS), tally) for cell, tally in without_hours.items())
+
+
+def merged(parts: Iterable[tuple[Cell, Tally]]) -> dict[Cell, Tally]:
+    cells: dict[Cell, Tally] = {}
+    for cell, tally in parts:
+        cells.setdefault(cell, Tally()).merge(tally)
+    return cells

@@ -1,0 +1,102 @@
+"""Sums up the runs that ended on a day, from the lists of that day and their deadlines."""
+
+from collections.abc import Sequence
+from datetime import UTC, date
+from functools import partial
+from typing import Final
+
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.run.state import Run, State, status_word
+from worker.core.sla.state import Verdict
+from worker.core.statistics.rollup import Cell, Tally
+from worker.runtime.concurrency import gather_bounded
+from worker.store.repos.run_rows import run_from_row
+from worker.store.repos.sla_watches import watch_from_row, watch_key
+from worker.store.rows import BadRow
+from worker.store.table import LISTS, Row, TableName, Tables
+
+_STATES: Final = (State.COMPLETED, State.FAILED_FINAL)
+_PAGE_ROWS: Final = 500
+
+
+class DayRollups:
+    """Reads two lists for each bucket of a day, and the deadlines of the runs in them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.rows_read = 0
+
+    async def of_bucket(self, day: date, bucket: int, rows_max: int | None = None) -> tuple[dict[Cell, Tally], bool]:
+        """Return the tallies of one bucket; False if there are more than `rows_max` runs in it."""
+        cells: dict[Cell, Tally] = {}
+        seen: set[RunKey] = set()
+        left, is_whole = rows_max, True
+        for state in _STATES:
+            name, cursor = keys.ended_bucket(state.value, day, bucket), None
+            while True:
+                if left is not None and left <= 0:
+                    is_whole = False
+                    break
+                page = await self._tables.query(
+                    TableName.CONTROL,
+                    name,
+                    index=LISTS,
+                    reverse=True,
+                    limit=_PAGE_ROWS if left is None else min(_PAGE_ROWS, left),
+                    cursor=cursor,
+                )
+                self.rows_read += max(1, len(page.rows))
+                left = None if left is None else left - len(page.rows)
+                await self._count(page.rows, cells, seen)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        return cells, is_whole
+
+    async def of_day(self, day: date, rows_max: int) -> tuple[list[dict[Cell, Tally]], bool]:
+        """Return the tallies of all buckets of a day, of at most about `rows_max` runs; False if there are more."""
+        share = max(1, rows_max // keys.STATUS_BUCKETS)
+        reads = [partial(self.of_bucket, day, number, share) for number in range(keys.STATUS_BUCKETS)]
+        found = await gather_bounded(reads)
+        return [cells for cells, _ in found], all(is_whole for _, is_whole in found)
+
+    async def _count(self, rows: Sequence[Row], cells: dict[Cell, Tally], seen: set[RunKey]) -> None:
+        runs = [run for row in rows if (run := _ended(row)) and run.key not in seen]
+        seen.update(run.key for run in runs)
+        verdicts = await self._verdicts([run.key for run in runs])
+        for run in runs:
+            verdict = verdicts.get(run.key)
+            is_met = None if verdict is None or verdict is Verdict.WAIVED else verdict is Verdict.MET
+            cells.setdefault(cell_of(run), Tally()).add(duration=run.job_duration, is_met=is_met)
+
+    async def _verdicts(self, runs: list[RunKey]) -> dict[RunKey, Verdict]:
+        rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in runs])
+        self.rows_read += len(runs)
+        verdicts: dict[RunKey, Verdict] = {}
+        for row in rows.values():
+            try:
+                watch = watch_from_row(row)
+            except BadRow:
+                continue  # the worker's log reports it
+            if watch.verdict is not None:
+                verdicts[watch.key] = watch.verdict
+        return verdicts
+
+
+def cell_of(run: Run) -> Cell:
+    return Cell(
+        pipeline=run.key.pipeline,
+        owner=run.pipeline_owner,
+        hour=run.since.astimezone(UTC).hour,
+        status=status_word(run),
+        outcome="" if run.outcome is None else run.outcome.value,
+    )
+
+
+def _ended(row: Row) -> Run | None:
+    try:
+        run = run_from_row(row)
+    except BadRow:
+        return None
+    return run if isinstance(run, Run) and run.is_ended else None

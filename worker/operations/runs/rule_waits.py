@@ -1,0 +1,30 @@
+"""Describes which rules a waiting run waits for, from its configuration and its sensors."""
+
+from datetime import datetime
+
+from worker.config.versions import PipelineVersions
+from worker.core.model.keys import RunKey
+from worker.core.model.rules import evaluate
+from worker.operations.explain.waiting import waits_for_rules
+from worker.store.repos.sensors import Sensors
+from worker.store.table import Tables
+
+
+class RuleWaits:
+    """Evaluates the rules of waiting runs. It caches configurations, because many runs share one."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._sensors, self._configs = Sensors(tables), PipelineVersions(tables)
+
+    async def of(self, key: RunKey, config_hash: str, now: datetime) -> str:
+        """Return the first condition that does not hold. Raises `RetryLater`."""
+        version = await self._configs.find(key.pipeline, config_hash)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if version is None or schedule is None:
+            return "its configuration, which was deleted"
+        from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
+
+        names = required_sensors(version.pipeline, schedule)
+        sensors = await self._sensors.read(key.pipeline, names, key.period)
+        data = {name: sensor.data for name, sensor in sensors.items()}
+        return waits_for_rules(evaluate(version.pipeline.rules, data, now))

@@ -1,0 +1,164 @@
+"""Daily rollups of ended runs: sixteen rows a day, one for each bucket of the lists they sum up.
+
+A *stale* row says that a run of a closed day has changed since, so that its rollup must be written again.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, cast
+
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.statistics.rollup import Cell, Tally, bounded
+from worker.runtime.json_bytes import from_json, to_json
+from worker.store import retention
+from worker.store.rows import expiry, first_rows, loose_text
+from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables
+
+CELLS_MAX: Final = 4_000  # of a row: at 50 bytes each, half of what a row can hold, before compression
+
+
+@dataclass(frozen=True, slots=True)
+class RollupProgress:
+    """Holds for which days rollups were written: from `first` to `last`, both included."""
+
+    first: date
+    last: date
+
+    def covers(self, day: date) -> bool:
+        return self.first <= day <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class StaleRollup:
+    """Names a rollup that must be written again. `token` tells one change from a later one."""
+
+    day: date
+    bucket: int
+    token: str
+
+
+def stale_write(key: RunKey, ended_at: datetime, token: str, now: datetime) -> Put | None:
+    """Build the write for the commit that changes a run which ended on an earlier day; None if it ended today.
+
+    It has no condition, so it never refuses the commit.
+    """
+    day = ended_at.astimezone(UTC).date()
+    if day >= now.astimezone(UTC).date():
+        return None
+    sk = keys.stale_rollup_sk(day, keys.bucket(str(key), keys.STATUS_BUCKETS))
+    row = {"PK": keys.ROLLUPS, "SK": sk, "token": token, TTL: expiry(now, retention.RUNS)}
+    return Put(TableName.CONTROL, row)
+
+
+class RunRollups:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def of_day(self, day: date) -> list[dict[Cell, Tally]]:
+        """Return the rollups of a day: at most `STATUS_BUCKETS` rows."""
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, keys.rollup_pk(day), limit=keys.STATUS_BUCKETS, sk=Prefix("")
+        )
+        return [_cells(row) for row in rows]
+
+    async def save(self, day: date, bucket: int, cells: Mapping[Cell, Tally], now: datetime) -> None:
+        """Write the rollup of one bucket over an earlier one."""
+        end_of_day = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+        row = {
+            "PK": keys.rollup_pk(day),
+            "SK": keys.rollup_sk(bucket),
+            "cells": _packed(bounded(cells, CELLS_MAX)),
+            "runs": sum(tally.runs for tally in cells.values()),
+            "at": keys.millis(now),
+            TTL: expiry(end_of_day, retention.RUNS),
+        }
+        await self._tables.commit(Put(TableName.CONTROL, row))
+
+    async def progress(self) -> RollupProgress | None:
+        row = await self._tables.get(TableName.CONTROL, _PROGRESS)
+        if row is None:
+            return None
+        try:
+            return RollupProgress(
+                date.fromisoformat(loose_text(row, "first")), date.fromisoformat(loose_text(row, "last"))
+            )
+        except ValueError:
+            return None  # damaged: the rollups are written again
+
+    async def advance(self, seen: RollupProgress | None, progress: RollupProgress) -> bool:
+        """Record the progress unless another worker did so since; return whether this call did."""
+        row = {
+            "PK": _PROGRESS.pk,
+            "SK": _PROGRESS.sk,
+            "first": progress.first.isoformat(),
+            "last": progress.last.isoformat(),
+        }
+        condition = Absent() if seen is None else Equals("last", seen.last.isoformat())
+        try:
+            await self._tables.commit(Put(TableName.CONTROL, row, condition))
+        except StaleWrite:
+            return False
+        return True
+
+    async def stale(self, limit: int) -> list[StaleRollup]:
+        """Return some rollups that must be written again."""
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, keys.ROLLUPS, limit=limit, sk=Prefix(keys.STALE_ROLLUP)
+        )
+        found = [(keys.stale_rollup_of(str(row["SK"])), loose_text(row, "token")) for row in rows]
+        return [StaleRollup(*named, token) for named, token in found if named is not None]
+
+    async def settle(self, stale: StaleRollup) -> None:
+        """Remove the row of a rollup that was written again, unless its day has changed once more."""
+        key = Key(keys.ROLLUPS, keys.stale_rollup_sk(stale.day, stale.bucket))
+        try:
+            await self._tables.commit(Delete(TableName.CONTROL, key, Equals("token", stale.token)))
+        except StaleWrite:
+            return
+
+
+_PROGRESS: Final = Key(keys.ROLLUPS, "PROGRESS")
+
+
+def _packed(cells: Mapping[Cell, Tally]) -> bytes:
+    parts = [
+        [
+            cell.pipeline,
+            cell.owner,
+            cell.hour,
+            cell.status,
+            cell.outcome,
+            tally.runs,
+            tally.deadlines,
+            tally.met,
+            sorted(tally.durations.items()),
+        ]
+        for cell, tally in sorted(cells.items(), key=lambda item: item[0])
+    ]
+    return zlib.compress(to_json(parts))
+
+
+def _cells(row: Row) -> dict[Cell, Tally]:
+    packed = row.get("cells")
+    if not isinstance(packed, bytes):
+        return {}
+    parts = cast("list[list[object]]", from_json(zlib.decompress(packed)))
+    return dict(_unpacked(part) for part in parts)
+
+
+def _unpacked(part: list[object]) -> tuple[Cell, Tally]:
+    pipeline, owner, hour, status, outcome, runs, deadlines, met, durations = part
+    cell = Cell(
+        pipeline=str(pipeline),
+        owner=str(owner),
+        hour=cast("int", hour),
+        status=str(status),
+        outcome=str(outcome),
+    )
+    counted = Counter(dict(cast("list[tuple[int, int]]", durations)))
+    tally = Tally(runs=cast("int", runs), deadlines=cast("int", deadlines), met=cast("int", met), durations=counted)
+    return cell, tally

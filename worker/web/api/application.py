@@ -1,0 +1,125 @@
+"""The API as one application: its routes, its OpenAPI document, and its errors as problem documents."""
+
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from worker.core.errors import WorkerError
+from worker.operations.runs.cursors import BadCursor
+from worker.operations.runs.run_filter import WindowTooLong
+from worker.store.table import StaleWrite
+from worker.web.api.actions import actions_router
+from worker.web.api.context import ApiContext
+from worker.web.api.deadletters import deadletters_router
+from worker.web.api.events import events_router
+from worker.web.api.jobs import jobs_router
+from worker.web.api.openapi import openapi_document
+from worker.web.api.pipelines import pipelines_router
+from worker.web.api.responses import PROBLEMS
+from worker.web.api.runs import runs_router
+from worker.web.api.sensors import sensors_router
+from worker.web.api.summary import SummaryCache, summary_router
+from worker.web.api.workers import workers_router
+from worker.web.guard import REQUEST_ID
+from worker.web.problems import (
+    PROBLEM_JSON,
+    FieldError,
+    ProblemType,
+    WebProblem,
+    problem_body,
+    problem_of,
+)
+
+PREFIX: Final = "/api/v1"
+DESCRIPTION: Final = (
+    "Runs, pipelines, sensors and events of one store. Errors are problem documents (RFC 9457); lists have pages, "
+    "and are NDJSON with `Accept: application/x-ndjson`."
+)
+_HTTP: Final = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD_NOT_ALLOWED}
+ERRORS_SHOWN_MAX: Final = 100
+
+
+ROUTERS: Final = (
+    summary_router,
+    sensors_router,
+    pipelines_router,
+    runs_router,
+    actions_router,
+    events_router,
+    deadletters_router,
+    jobs_router,
+    workers_router,
+)
+
+
+def make_api(context: ApiContext) -> FastAPI:
+    """Return the application, with its document at `/api/v1/openapi.json`."""
+    api = FastAPI(
+        title="Interlock",
+        version=version("interlock"),
+        description=DESCRIPTION,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    api.state.context = context
+    api.state.summary = SummaryCache()
+    for router in ROUTERS:
+        api.include_router(router, prefix=PREFIX, responses=PROBLEMS)
+    api.openapi = partial(openapi_document, api)
+    api.add_exception_handler(WebProblem, _on_problem)
+    api.add_exception_handler(WorkerError, _on_worker_error)
+    api.add_exception_handler(RequestValidationError, _on_invalid)
+    api.add_exception_handler(HTTPException, _on_http)
+    return api
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WebProblem)  # noqa: S101  registered for this type
+    return _response(request, error)
+
+
+async def _on_worker_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WorkerError)  # noqa: S101
+    match error:
+        case BadCursor():
+            return _response(request, WebProblem(ProblemType.BAD_CURSOR, str(error)))
+        case WindowTooLong():
+            return _response(request, WebProblem(ProblemType.WINDOW_TOO_LONG, str(error)))
+        case StaleWrite():
+            return _response(request, WebProblem(ProblemType.CONFLICT, "another write was first; try again"))
+        case _:
+            return _response(request, problem_of(error))
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    """Name each wrong parameter; the value itself is not repeated."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    found = error.errors()
+    errors = [FieldError(_place(each), str(each.get("msg", ""))) for each in found[:ERRORS_SHOWN_MAX]]
+    is_content = any(each.get("loc", ("",))[0] == "body" for each in found)
+    is_json = not any(each.get("type") == "json_invalid" for each in found)
+    kind = ProblemType.INVALID if is_content and is_json else ProblemType.BAD_REQUEST
+    detail = "; ".join(f"{each.where}: {each.what}" for each in errors[:3])
+    return _response(request, WebProblem(kind, detail, errors=errors))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    kind = _HTTP.get(error.status_code, ProblemType.BAD_REQUEST)
+    return _response(request, WebProblem(kind, headers=dict(error.headers or {})))
+
+
+def _place(error: dict[str, Any]) -> str:
+    return ".".join(str(part) for part in error.get("loc", ()))
+
+
+def _response(request: Request, problem: WebProblem) -> Response:
+    body = problem_body(problem, request.scope["state"][REQUEST_ID])
+    return Response(body, problem.kind.value.status, dict(problem.headers), PROBLEM_JSON)

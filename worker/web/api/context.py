@@ -1,0 +1,50 @@
+"""What the handlers of the API share: the store, the clock, and who calls."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from worker.config.versions import PipelineVersions
+from worker.operations.sensors.writes import SensorWriter
+from worker.runtime.clock import Clock
+from worker.store.table import Tables
+from worker.web.access import Caller
+from worker.web.guard import CALLER, REQUEST_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """ApiContext holds what every handler may use; one for the whole application."""
+
+    tables: Tables
+    clock: Clock
+    versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
+
+    sensors: SensorWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        versions = PipelineVersions(self.tables)
+        object.__setattr__(self, "versions", versions)
+        object.__setattr__(self, "sensors", SensorWriter(self.tables, self.clock, versions))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAuthor:
+    """RequestAuthor is who sent a request, and the id by which logs and events know it."""
+
+    caller: Caller
+    request_id: str
+
+
+async def _context(request: Request) -> ApiContext:
+    return cast("ApiContext", request.app.state.context)
+
+
+async def _author(request: Request) -> RequestAuthor:
+    state = request.scope["state"]
+    return RequestAuthor(caller=state[CALLER], request_id=state[REQUEST_ID])
+
+
+Context = Annotated[ApiContext, Depends(_context)]
+Author = Annotated[RequestAuthor, Depends(_author)]
