@@ -109,7 +109,7 @@ def pipeline_of(pk: str) -> PipelineId | None:
 
 
 def idempotency_sk(key: str) -> str:
-    """Return the row that remembers a request by the key its sender chose, hashed, because any text is allowed."""
+    """Return the row that remembers a request by its sender's key, hashed: any text is allowed."""
     return f"{IDEMPOTENCY}{hashlib.sha256(key.encode()).hexdigest()}"
 
 
