@@ -58,6 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "worker.cli.commands.configure",
         "worker.cli.commands.control",
+        "worker.cli.commands.runs",
         "worker.cli.commands.web",
     ),
     ("worker.cli.demo", "worker.cli.plan", "worker.cli.run"),

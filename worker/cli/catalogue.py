@@ -95,6 +95,12 @@ def _events() -> "Typer":
     return events_app
 
 
+def _runs() -> "Typer":
+    from worker.cli.commands.runs.group import runs_app
+
+    return runs_app
+
+
 def _schedule() -> "Typer":
     from worker.cli.commands.schedule import schedule_app
 
@@ -210,6 +216,7 @@ Exit codes:
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
+                CommandEntry("runs", "List, show and count runs, also of the past.", _runs),
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),
