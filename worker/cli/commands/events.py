@@ -14,9 +14,9 @@ from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType, shown_type
+from worker.core.model.given_times import time_before
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.pipelines import Pipelines

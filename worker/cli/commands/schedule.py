@@ -12,10 +12,10 @@ from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.truncation import Truncation, report
 from worker.config.versions import PipelineVersions
+from worker.core.model.given_times import time_before
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.schedule.due import ScheduleKey
-from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.schedule_times import LOOKED_AT_MAX, ListedTime, ScheduleTimes
