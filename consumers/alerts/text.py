@@ -114,7 +114,7 @@ def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
         [
             _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
             *_body("\n".join(lines)),
-            _context(f"told together, because there were many; no thread was opened for them. {rest}"),
+            _context(f"grouped, because there were many; they have no threads. {rest}"),
         ],
     )
 

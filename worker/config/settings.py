@@ -129,7 +129,7 @@ class ReadingSettings:
         "`eco` polls an idle shard every 5 seconds instead of 2, which costs fewer calls.",
         default="default",
         used_by="engine, relay",
-        no_effect_on_file="whoever reads a file is woken",
+        no_effect_on_file="readers of a file are woken",
     )
 
 
