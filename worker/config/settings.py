@@ -284,7 +284,7 @@ class Settings:
         "`1` runs this worker in shadow mode: it decides and records, and starts nothing.",
         default="0",
         used_by="every worker",
-        see="migration.md#run-beside-it",
+        see="migration.md#run-in-shadow-mode",
     )
     job_environment: tuple[str, ...] = setting(
         JOB_ENVIRONMENT,
