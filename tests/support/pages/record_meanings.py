@@ -366,7 +366,7 @@ RECORDS: Final[Sequence[Record]] = (
             "epoch": "the number of its holder in sequence",
             "checkpoint": "the position up to which everything is handled",
             "doneUpTo": "the time of that position; null if unknown",
-            "rate": "its records per minute",
+            "rate": "its records per second",
             "weight": "what it counts in the placement",
             "parents": "shards that must be read before it",
             "children": "shards that follow it",

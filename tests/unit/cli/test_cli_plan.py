@@ -130,10 +130,7 @@ def test_what_cannot_be_expected_and_what_starts_nothing_is_named(tmp_path: Path
 
     lines = interlock("plan", tmp_path).stdout.splitlines()
 
-    assert (
-        lines[0]
-        == "a/stream: starts by its trigger on `file`; without a deadline, nothing reports a missing sensor"
-    )
+    assert lines[0] == "a/stream: starts by its trigger on `file`; without a deadline, nothing reports a missing sensor"
     assert lines[1] == "Dry run, will start nothing: a"
 
 
