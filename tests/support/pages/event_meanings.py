@@ -26,7 +26,8 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
         Type.RERUN_ACCEPTED: "Interlock accepts a rerun",
         Type.RERUN_REJECTED: "Interlock rejects a rerun",
         Type.PIPELINE_EXCLUDED: "a calendar forbids a run, a rerun or a retry",
-        Type.TRIGGER_REJECTED: "a sensor or a cascade names a period for which no run may start",
+        Type.TRIGGER_ACCEPTED: "a person starts a run with `interlock trigger`",
+        Type.TRIGGER_REJECTED: "a sensor, a cascade or a person names a period for which no run may start",
         Type.GRAIN_MISMATCH: "a sensor names a day where the schedule expects hours or minutes, or the reverse",
     },
     "Deadlines": {
@@ -140,6 +141,7 @@ FIELDS: Final[Fields] = {
     "previousCount": Field("the value that drift is measured against", 1200),
     "problems": Field("what is wrong: a list, or by check", ["unknown type gleu"]),
     "reason": Field("why", "manual"),
+    "requestedBy": Field("who asked for it", "ana"),
     "rerunCount": Field("how many reruns of this kind are used", 0),
     "retries": Field("how many retries are used", 1),
     "ruleKeys": Field("the sensors that are missing, separated by commas", "orders-count"),

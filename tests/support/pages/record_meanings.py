@@ -66,6 +66,12 @@ class Record(NamedTuple):
 
 RECORDS: Final[Sequence[Record]] = (
     Record(
+        ("init",),
+        "file",
+        "one for each file that was created",
+        {"path": "the file", "purpose": "what it is for"},
+    ),
+    Record(
         ("validate", "pipelines push"),
         "problem",
         "one for each problem",
@@ -290,6 +296,12 @@ RECORDS: Final[Sequence[Record]] = (
     Record(("sensor remove",), "removed", "the sensor that was removed", _SENSOR),
     Record(("rerun",), "rerun", "one record", {**_REQUEST, "reason": "the reason given"}),
     Record(("cancel",), "cancel", "one record", {**_REQUEST, "reason": "the reason given"}),
+    Record(
+        ("trigger",),
+        "trigger",
+        "one record",
+        {**_REQUEST, "reason": "the reason given", "requestedBy": "who asked for it"},
+    ),
     Record(("replay",), "replay", "one for each period", _REQUEST),
     Record(
         ("pause",),
@@ -306,6 +318,23 @@ RECORDS: Final[Sequence[Record]] = (
             "reason": "the reason of the pause; null if there was none",
             "until": "when the pause would have ended; null without an end",
             "wasPaused": "whether the pipeline was paused",
+        },
+    ),
+    Record(
+        ("settings",),
+        "setting",
+        "one for each setting",
+        {
+            "name": "the variable",
+            "value": "the value in force; null if it is secret or empty",
+            "origin": "where the value comes from",
+            "isSet": "whether it differs from the default",
+            "isSecret": "whether the value is never shown",
+            "default": "the default; null without one",
+            "usedBy": "which workers and commands use it",
+            "description": "what it does",
+            "problem": "why the value is invalid; null if it is valid",
+            "noEffect": "why it has no effect here; null if it has one",
         },
     ),
     Record(

@@ -13,7 +13,7 @@ def shown_run(key: RunKey, pipeline: Pipeline) -> str:
 
 
 def name_parts(pipeline: str, schedule: str, period: str) -> list[str]:
-    """Return the parts of a run's name where no configuration is known: a schedule that has a name of its own."""
+    """Return the parts of a run's name without its configuration; an unnamed schedule is left out."""
     return [part for part in (pipeline, "" if schedule in UNNAMED else schedule, period) if part]
 
 
