@@ -84,7 +84,7 @@ class LambdaRunner:
         name = _parse(config).result_sensor
         pipeline, period = PipelineId(str(handle["pipeline"])), Period.parse(str(handle["period"]))
         if period is None:
-            raise Rejected(f"the invocation is kept under {handle['period']!r}, which is no period; start it anew")
+            raise Rejected(f"the invocation is kept under {handle['period']!r}, which is no period; start it again")
         found = (await self._sensors.read(pipeline, [name], period)).get(name)
         if found is None or found.data.get("token") != handle["token"]:
             return Running(f"waiting for the sensor {name} to report the end of {handle['token']}")
