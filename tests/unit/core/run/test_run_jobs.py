@@ -1,5 +1,6 @@
 """From a started job to an end: success, failure and its budgets, stopping, and what cannot be stopped."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
