@@ -67,7 +67,7 @@ class RollupCheck:
 
 
 def _extended(progress: RollupProgress | None, day: date) -> RollupProgress:
-    """Return the progress with one more day; days that do not touch the known ones begin anew."""
+    """Return the progress with one more day; days that do not touch the known ones start again."""
     if progress is not None and day == progress.first - timedelta(days=1):
         return RollupProgress(day, progress.last)
     if progress is not None and day == progress.last + timedelta(days=1):

@@ -75,6 +75,7 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
         Type.CONFIG_ACCEPTED: "a valid configuration follows a rejected one",
         Type.DATA_LOSS_SUSPECTED: "a stream deleted changes before they were read",
         Type.DATA_RESYNCED: "every pipeline was resynced after `DATA_LOSS_SUSPECTED`",
+        Type.OPERATOR_ACTION: "a person or a program requests a change; records who, what and why",
         Type.INFRA_ALARM: "a CloudWatch alarm of the installation changes its state",
     },
 }
@@ -106,6 +107,12 @@ ADDED: Final[Fields] = {
 }
 
 FIELDS: Final[Fields] = {
+    "via": Field("how the request arrived", "api"),
+    "role": Field("the role of the person or program", "operator"),
+    "requestId": Field("the id of the request", "01HTB5K0M3"),
+    "forecast": Field("the predicted answer", "accepted"),
+    "by": Field("the person or program", "ana"),
+    "action": Field("what was requested", "rerun"),
     "actionHint": Field("what a person can do", "fix the cause, then rerun it"),
     "attempt": Field("the number of the attempt", 2),
     "breachAt": Field("the instant of the deadline", "2027-03-22T08:00:00Z"),

@@ -138,6 +138,8 @@ def _fields(node: ast.expr, scope: _Scope, depth: int = 0) -> Iterator[str]:
                     yield str(key.value)
         case ast.DictComp(generators=[ast.comprehension(iter=ast.Tuple(elts=names))]):
             yield from (str(each.value) for each in names if isinstance(each, ast.Constant))
+        case ast.DictComp(generators=[ast.comprehension(iter=ast.Call(func=ast.Attribute(value=whole, attr="items")))]):
+            yield from _fields(whole, scope, depth + 1)
         case ast.IfExp(body=body, orelse=orelse):
             yield from (*_fields(body, scope, depth + 1), *_fields(orelse, scope, depth + 1))
         case ast.Name(id=name):

@@ -478,8 +478,8 @@ RECORDS: Final[Sequence[Record]] = (
         _TRUNCATED,
     ),
 )
-# Commands whose --json prints a document instead of records.
-DOCUMENTS: Final = frozenset({"pipelines show"})
+# Commands whose --json prints a document, or the records that the page of the HTTP API describes.
+DOCUMENTS: Final = frozenset({"pipelines show", "runs list", "runs show", "runs stats"})
 
 
 def undocumented(words: Sequence[str], output: str) -> list[str]:
