@@ -116,7 +116,7 @@ class LambdaRunner:
 
 
 async def _payload(answer: Answer) -> bytes:
-    """Return what the function returned; empty if it cannot be read, because the invocation has ended anyway."""
+    """Return what the function returned; empty if it cannot be read: the invocation has ended anyway."""
     try:
         async with asyncio.timeout(_READ_LIMIT_S):
             return cast("bytes", await answer["Payload"].read())
