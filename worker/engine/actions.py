@@ -83,8 +83,8 @@ class JobActions:
         )
         objection = partial(self._objection, run, act)
         match await self._send(runner, target_of(job), request, traits, objection):
-            case port.Started(handle=handle):
-                return JobStarted(run.attempt, handle, can_find(traits))
+            case port.Started(handle=handle, outputs=outputs):
+                return JobStarted(run.attempt, handle, can_find(traits), outputs)
             case port.Refused(category=category, message=message, retry_after=retry_after, is_final=is_final):
                 return JobRefused(
                     run.attempt,
@@ -225,10 +225,10 @@ class JobActions:
         match status:
             case port.Running():
                 return JobRunning(run.attempt)
-            case port.Failed(category=category, message=message):
-                return JobFailed(run.attempt, category, message)
-            case port.Succeeded(ended_at=ended_at, notices=notices):
-                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices)
+            case port.Failed(category=category, message=message, outputs=outputs):
+                return JobFailed(run.attempt, category, message, outputs)
+            case port.Succeeded(ended_at=ended_at, notices=notices, outputs=outputs):
+                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices, outputs=outputs)
 
     async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
         """Stop the job at its target; if the target only accepts the stop, also query the job's status."""

@@ -18,6 +18,8 @@ from worker.core.run.effects import (
     Effect,
     JudgeDeadline,
     KeepBaseline,
+    KeepInputs,
+    KeepOutputs,
     LogJob,
     PutRerunRequest,
     RecordRerun,
@@ -31,7 +33,7 @@ from worker.core.sla.watch import MovedWatch
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.related_rows import RelatedRows
 from worker.runtime.ids import NewId, random_id
-from worker.store.repos import dry_runs, job_log, sla_watches
+from worker.store.repos import dry_runs, job_log, run_data, run_rollups, sla_watches
 from worker.store.repos.events import event_write
 from worker.store.repos.marks import Mark, Marks, move_write, once_write
 from worker.store.repos.pauses import not_paused
@@ -86,6 +88,10 @@ class Commits:
         for effect in decision.effects:
             await self._add(draft, effect, related, watch)
         saved_watch = sla_watches.saved(watch.watch) if watch else None
+        if before is not None and after is not None and before.is_ended and not after.is_ended and over is None:
+            # It leaves the list of the day it ended on, whose rollup counts it.
+            stale = run_rollups.stale_write(key, before.since, f"{after.run_id}#{after.version}", now)
+            draft.writes += [] if stale is None else [stale]
         if decision.begins_work:
             draft.writes.append(not_paused(key.pipeline, now))
         if after is None or after == before:
@@ -153,6 +159,10 @@ class Commits:
                 draft.writes.append(_request(draft, effect, related.request))
             case KeepBaseline():
                 draft.writes.append(_baseline(draft, effect, related.baseline))
+            case KeepInputs(inputs=inputs):
+                draft.writes.append(run_data.inputs_write(draft.key, inputs, draft.now))
+            case KeepOutputs(outputs=outputs):
+                draft.writes.append(run_data.outputs_write(draft.key, outputs, draft.now))
             case WatchDeadline() | JudgeDeadline() | WaiveDeadline() if watch is not None:
                 draft.writes.append(sla_watches.save_write(watch.watch))
                 for event in watch.events:

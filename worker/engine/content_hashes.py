@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from worker.core.model.content_hash import content_hash
+from worker.core.model.content_hash import hash_and_size
 from worker.core.model.values import Json
 
 LARGE_VALUES: Final = 2_000  # hashing this many takes a few milliseconds
@@ -15,7 +15,12 @@ LARGE_VALUES: Final = 2_000  # hashing this many takes a few milliseconds
 
 async def hash_of(data: Mapping[str, Json]) -> str:
     """Return the content hash of a sensor; hash a large one in a thread."""
-    return await asyncio.to_thread(content_hash, data) if is_large(data) else content_hash(data)
+    return (await hash_and_size_of(data))[0]
+
+
+async def hash_and_size_of(data: Mapping[str, Json]) -> tuple[str, int]:
+    """Return the content hash of a sensor and its size in bytes; hash a large one in a thread."""
+    return await asyncio.to_thread(hash_and_size, data) if is_large(data) else hash_and_size(data)
 
 
 def is_large(data: Mapping[str, Json]) -> bool:

@@ -13,7 +13,7 @@ from worker.core.model.values import Json
 from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
 from worker.core.run.facts import Fact, Inputs, SensorReading
 from worker.core.run.state import Run, State
-from worker.engine.content_hashes import hash_of
+from worker.engine.content_hashes import hash_and_size_of
 from worker.engine.run_tasks import Spawn
 from worker.engine.timer_keys import TimerKey
 from worker.runtime.clock import Clock
@@ -59,9 +59,11 @@ class SensorReader:
         if not names:
             return {}
         found = await self._sensors.read(key.pipeline, names, key.period)
-        return {
-            name: SensorReading(sensor.data, await hash_of(sensor.data), sensor.key) for name, sensor in found.items()
-        }
+        readings: dict[str, SensorReading] = {}
+        for name, sensor in found.items():
+            content_hash, size = await hash_and_size_of(sensor.data)
+            readings[name] = SensorReading(sensor.data, content_hash, sensor.key, size)
+        return readings
 
 
 class EvaluationRequests:

@@ -18,6 +18,8 @@ from worker.core.time.periods import Period
 # What a target needs to identify its job. It is stored on the run's row: small, plain and without secrets.
 Handle: TypeAlias = Mapping[str, Json]
 Config: TypeAlias = Mapping[str, Json]
+# What a job returned: bounded, and without secrets.
+Outputs: TypeAlias = Mapping[str, Json]
 
 
 class Guarantee(StrEnum):
@@ -85,9 +87,13 @@ class TargetDown(RetryLater):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Says that the job exists. A synchronous job may have ended already: the handle records that."""
+    """Says that the job exists. A synchronous job may have ended already: the handle records that.
+
+    `outputs` is what such a job returned, bounded and without secrets (see `worker/jobs/outputs.py`).
+    """
 
     handle: Handle
+    outputs: Outputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,7 @@ class Succeeded:
 
     ended_at: datetime | None = None
     notices: tuple[str, ...] = ()
+    outputs: Outputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,7 @@ class Failed:
     category: FailureCategory
     message: str
     ended_at: datetime | None = None
+    outputs: Outputs | None = None
 
 
 JobStatus: TypeAlias = Running | Succeeded | Failed

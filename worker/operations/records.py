@@ -123,7 +123,7 @@ class RunRecord:
     origin: str | None = None
     deadline: DeadlineRecord | None = None
     inputs: Mapping[str, InputRecord] | None = None
-    outputs: Data = None
+    outputs: Mapping[str, Data] | None = None
     links: RunLinks
 
 

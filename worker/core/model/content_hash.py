@@ -10,7 +10,13 @@ from worker.core.model.values import Json
 
 def content_hash(value: Json) -> str:
     """Return 32 hex digits for a content; permanently the same in every process and on every store."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+    return hash_and_size(value)[0]
+
+
+def hash_and_size(value: Json) -> tuple[str, int]:
+    """Return the content hash, and how many bytes the content takes as canonical JSON."""
+    text = canonical_json(value).encode()
+    return hashlib.sha256(text).hexdigest()[:32], len(text)
 
 
 def canonical_json(value: Json) -> str:

@@ -49,6 +49,7 @@ def shifted(run: Run, by: timedelta, patience: timedelta | None = None) -> Run:
         window_ends_at=_moved(run.window_ends_at, by),
         timeout_at=run.timeout_at + by,
         start_after=_moved(run.start_after, by),
+        started_at=_moved(run.started_at, by),
         attempt_at=run.attempt_began_at + by if by < timedelta() else run.attempt_at,
     )
 

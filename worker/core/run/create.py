@@ -28,6 +28,8 @@ from worker.core.run.state import Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
+RERUN = "rerun"
+TRIGGER_DEADLINE = "trigger-deadline"
 
 
 def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
@@ -39,7 +41,7 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
         case RerunRequested():
             return _requested(pipeline, schedule, fact, now)
         case SignalOverdue():
-            return _give_up(schedule, fact, now)
+            return _give_up(pipeline, schedule, fact, now)
         case JobReported(report=JobReport.SUCCESS):
             # As in the Lambda edition, a success that another system reports is passed on, even for an unknown run.
             return Decision.of(
@@ -67,7 +69,7 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
         return Decision.of(_tell_excluded(fact.key, reason))
     recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
-    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, signal=signal)
+    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
     return Decision.of(Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow())
 
 
@@ -77,8 +79,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         return Decision.of(LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason))
     # A replay covers past periods, whose deadlines were judged when they were due.
     watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
+    origin = REPLAY if fact.reason == REPLAY else RERUN
     return Decision.of(
-        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))),
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
@@ -87,7 +90,7 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
     )
 
 
-def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
+def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
     """Create the run as failed, so that no later sensor can start it. A rerun request still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return ignore(f"no signal was due: {excluded}")
@@ -102,6 +105,8 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision
         timeout_at=now,
         outcome=Outcome.EXHAUSTED,
         reason=reason,
+        origin=TRIGGER_DEADLINE,
+        pipeline_owner=pipeline.owner,
     )
     hint = "see why the data is late; once it is there, ask for a rerun"
     # The run has failed, and its own deadline applies as after any failure: a person may rerun it before then. A
@@ -132,6 +137,7 @@ def _new_run(
     birth: NewRun,
     now: datetime,
     *,
+    origin: str,
     signal: str | None = None,
     handled: tuple[str, ...] = (),
 ) -> Run:
@@ -147,6 +153,8 @@ def _new_run(
         # The run's own first trigger sensor, delivered again after the end, must not count as late data.
         late_reported=signal,
         handled=handled,
+        origin=origin,
+        pipeline_owner=pipeline.owner,
     )
 
 

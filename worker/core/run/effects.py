@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import JobEvent
+from worker.core.model.job_data import JobInputs, JobOutputs
 from worker.core.model.keys import RunKey
 from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
@@ -36,6 +37,7 @@ class MoveTo:
     started_on: Mapping[str, str] | None = None
     start_step: StartStep | None = None
     job: Handle | None = None
+    job_type: str = ""
     after_stop: AfterStop | None = None
     rerun_reason: str = ""
     reason: str = ""
@@ -44,18 +46,23 @@ class MoveTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Begin the next attempt, charged to a budget, within the run timeout that is left."""
+    """Begin the next attempt, charged to a budget, within the run timeout that is left.
+
+    `category` is that of the failure which ended the last one, if it is known.
+    """
 
     budget: Budget
     reason: str
     window_ends_at: datetime
+    category: FailureCategory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopen:
     """Begin the next attempt because of a request, with a new run timeout.
 
-    `budget` None means outside every budget. `config_hash` None means that the run keeps its version.
+    `budget` None means outside every budget. `config_hash` None means that the run keeps its version. `pipeline_owner`
+    is the owner of the pipeline in the version that the attempt begins under.
     """
 
     reason: str
@@ -63,6 +70,7 @@ class Reopen:
     config_hash: str | None
     window_ends_at: datetime
     timeout_at: datetime
+    pipeline_owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,7 @@ class End:
     outcome: Outcome
     reason: str = ""
     saw: Mapping[str, str] | None = None
+    category: FailureCategory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +199,20 @@ class KeepBaseline:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class KeepInputs:
+    """Store what the job is started on, for people and programs that read runs."""
+
+    inputs: JobInputs
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOutputs:
+    """Store what the job returned, for people and programs that read runs."""
+
+    outputs: JobOutputs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchDeadline:
     """Watch the deadline of a new run. `arrived_at` is set if the deadline counts from then."""
@@ -276,7 +299,16 @@ OfRow: TypeAlias = (
     | ShiftTimes
 )
 BesideRow: TypeAlias = (
-    EmitEvent | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
+    EmitEvent
+    | LogJob
+    | RecordRerun
+    | PutRerunRequest
+    | KeepBaseline
+    | KeepInputs
+    | KeepOutputs
+    | WatchDeadline
+    | JudgeDeadline
+    | WaiveDeadline
 )
 DeadlineEffect: TypeAlias = WatchDeadline | JudgeDeadline | WaiveDeadline
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob

@@ -5,12 +5,23 @@ from dataclasses import replace
 
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
+from worker.core.model.job_data import JobOutputs
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Context
 from worker.core.run.decision import Decision, ignore
-from worker.core.run.effects import Effect, End, EvaluateNow, LogJob, MoveTo, RecordRerun, Retry, WaiveDeadline
+from worker.core.run.effects import (
+    Effect,
+    End,
+    EvaluateNow,
+    KeepOutputs,
+    LogJob,
+    MoveTo,
+    RecordRerun,
+    Retry,
+    WaiveDeadline,
+)
 from worker.core.run.facts import CancelRequested
-from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
+from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 JOB_FAIL_RETRY = "job-fail-retry"
@@ -32,6 +43,11 @@ def tell_unchecked(context: Context, notices: tuple[str, ...]) -> list[Effect]:
     ]
 
 
+def keep_outputs(run: Run, outputs: Mapping[str, Json] | None) -> list[Effect]:
+    """Store what the job of the current attempt returned, if anything is known of it."""
+    return [] if outputs is None else [KeepOutputs(JobOutputs(attempt=run.attempt, outputs=outputs))]
+
+
 def budget_of(category: FailureCategory | None) -> Budget:
     return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
 
@@ -42,10 +58,10 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
     spent = run.spent.of(budget)
     limit = context.job.max_code_retries if budget is Budget.CODE else context.job.max_retries
     if spent >= limit:
-        return _exhausted(context, f"{message} ({_used_up(budget, limit)})")
+        return _exhausted(context, f"{message} ({_used_up(budget, limit)})", category)
     if reason := context.excluded:
         return Decision.of(
-            End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
+            End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}", category=category),
             EmitEvent(
                 type=EventType.PIPELINE_EXCLUDED,
                 message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
@@ -55,7 +71,7 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
     if context.is_timed_out:
         return time_out(context, message)
     return Decision.of(
-        Retry(budget=budget, reason=message, window_ends_at=context.evaluation_ends_at),
+        Retry(budget=budget, reason=message, window_ends_at=context.evaluation_ends_at, category=category),
         RecordRerun(reason=JOB_FAIL_RETRY, source=source),
         EvaluateNow(),
     )
@@ -71,9 +87,9 @@ def is_retry(decision: Decision) -> bool:
     return isinstance(decision.main, Retry)
 
 
-def _exhausted(context: Context, reason: str) -> Decision:
+def _exhausted(context: Context, reason: str, category: FailureCategory | None) -> Decision:
     return Decision.of(
-        End(outcome=Outcome.FAILED, reason=reason),
+        End(outcome=Outcome.FAILED, reason=reason, category=category),
         EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
             message=f"{context.run.key} failed in attempt {context.run.attempt}: {reason}",

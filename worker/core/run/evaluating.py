@@ -1,10 +1,13 @@
 """EVALUATING: the rules do not hold yet."""
 
+from collections.abc import Mapping
+
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
+from worker.core.model.job_data import ReadInput, kept_inputs
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
-from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, LogJob, MoveTo, StartJob
+from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, KeepInputs, LogJob, MoveTo, StartJob
 from worker.core.run.endings import cancel, time_out, waive
 from worker.core.run.evaluation import required_sensors
 from worker.core.run.facts import (
@@ -53,6 +56,7 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
     return Decision.of(
         MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
         *baseline,
+        *_inputs(run.attempt, fact, started_on),
         EmitEvent(
             type=EventType.VALIDATION_PASSED,
             message=f"{run.key}: the rules hold; attempt {run.attempt} is started",
@@ -60,6 +64,15 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
         ),
         StartJob(run.token, sending=0),
     )
+
+
+def _inputs(attempt: int, fact: RulesHeld, started_on: Mapping[str, str]) -> list[KeepInputs]:
+    read = [
+        ReadInput(key=reading.key or name, content_hash=reading.content_hash, data=reading.data, size=reading.size)
+        for name, reading in fact.readings.items()
+        if name in started_on
+    ]
+    return [KeepInputs(kept_inputs(attempt, read))] if read else []
 
 
 def _outputs(context: Context, fact: RulesHeld) -> set[str]:

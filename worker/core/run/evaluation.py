@@ -47,7 +47,7 @@ def evaluate_rules(
     saw = {name: reading.content_hash for name, reading in readings.items()}
     if not result.passed:
         return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason)
-    return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings))
+    return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings), readings=readings)
 
 
 def baseline(pipeline: Pipeline, readings: Mapping[str, SensorReading]) -> dict[str, Json]:

@@ -111,12 +111,13 @@ class RulesHeld:
     """RulesHeld: an evaluation found every rule satisfied.
 
     `saw` has the content hash of each sensor that it read, including the trigger's. `baseline` has the data of the
-    post-run sensors among those: what drift will be measured against.
+    post-run sensors among those: what drift will be measured against. `readings` has what was read, by the same names.
     """
 
     attempt: int
     saw: Mapping[str, str]
     baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    readings: "Mapping[str, SensorReading]" = field(default_factory=dict[str, "SensorReading"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +155,15 @@ class PostRunSeen:
 
 @dataclass(frozen=True, slots=True)
 class SensorReading:
-    """Holds a sensor as it was read. `key` is its stored key, including a period if the key names one."""
+    """Holds a sensor as it was read. `key` is its stored key, including a period if the key names one.
+
+    `size` is the bytes of its data as canonical JSON.
+    """
 
     data: Mapping[str, Json]
     content_hash: str
     key: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +186,15 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """JobStarted: the target has the job. `can_find`: one job per token, whichever start created it."""
+    """JobStarted: the target has the job. `can_find`: one job per token, whichever start created it.
+
+    `outputs` is what a job returned that ended with its start.
+    """
 
     attempt: int
     job: Handle
     can_find: bool = False
+    outputs: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,20 +282,24 @@ class JobSucceeded:
     """JobSucceeded: `ended_at` is the target's own time, if it gives one.
 
     `inputs` is the current state of what the job was started on. `notices` names what should have confirmed the success
-    and could not be read.
+    and could not be read. `outputs` is what the job returned, without secrets; None if nothing is known of it.
     """
 
     attempt: int
     ended_at: datetime | None = None
     inputs: Inputs | None = None
     notices: tuple[str, ...] = ()
+    outputs: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
+    """JobFailed: `outputs` is as in `JobSucceeded`."""
+
     attempt: int
     category: FailureCategory
     message: str
+    outputs: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +336,7 @@ class JobReport(StrEnum):
 class JobReported:
     """JobReported: another system wrote to the job log how the job ended.
 
-    The report names no attempt, only the time it was written.
+    The report names no attempt, only the time it was written. `outputs` is as in `JobSucceeded`.
     """
 
     key: RunKey
@@ -333,6 +346,7 @@ class JobReported:
     category: FailureCategory | None = None
     message: str = ""
     inputs: Inputs | None = None  # as in `JobSucceeded`
+    outputs: Mapping[str, Json] | None = None
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

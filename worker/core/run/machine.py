@@ -46,15 +46,22 @@ from worker.core.run.polling import decide_polling
 from worker.core.run.post_run import noted
 from worker.core.run.reruns import decide_rerun
 from worker.core.run.state import (
+    ATTEMPT_REASON_MAX,
+    ATTEMPTS_MAX,
     CHANGED_INPUTS_MAX,
     HANDLED_MAX,
     POST_RUN_SEEN_MAX,
+    SUPERSEDED,
     Budget,
+    EarlierAttempt,
+    FailureCategory,
     Outcome,
     Pause,
     Run,
     Spent,
     State,
+    job_id,
+    job_url,
 )
 from worker.core.run.stopping import decide_stopping
 from worker.core.run.triggering import decide_triggering
@@ -134,7 +141,8 @@ def _applied(run: Run | None, effect: Effect, now: datetime, by: SessionId) -> R
         case MoveTo():
             return _moved(run, effect, now)
         case Retry():
-            charged = replace(run, spent=_charged(run.spent, effect.budget), reason=effect.reason)
+            failed = _with_attempt(run, Outcome.FAILED, effect.category, effect.reason, now)
+            charged = replace(failed, spent=_charged(run.spent, effect.budget), reason=effect.reason)
             return _next_attempt(charged, effect.window_ends_at, now)
         case Reopen():
             return _reopened(run, effect, now)
@@ -162,6 +170,8 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         start_after=None,
         starter=None if is_begun else run.starter,
         job=effect.job or run.job,
+        job_type=effect.job_type or run.job_type,
+        started_at=now if is_begun else run.started_at,
         after_stop=effect.after_stop,
         rerun_reason=effect.rerun_reason,
         reason=effect.reason or run.reason,
@@ -180,16 +190,36 @@ def _next_attempt(run: Run, window_ends_at: datetime, now: datetime) -> Run:
         starts_unanswered=0,
         job=None,
         outcome=None,
+        started_at=None,
+        category=None,
     )
 
 
+def _with_attempt(run: Run, outcome: str, category: FailureCategory | None, reason: str, ended_at: datetime) -> Run:
+    """Return the run with its current attempt among the earlier ones, of which the oldest are dropped."""
+    attempt = EarlierAttempt(
+        number=run.attempt,
+        job_type=run.job_type if run.job else "",
+        job=job_id(run.job),
+        url=job_url(run.job),
+        started_at=run.started_at,
+        ended_at=ended_at,
+        outcome=outcome,
+        category=category,
+        reason=reason[:ATTEMPT_REASON_MAX],
+    )
+    return replace(run, attempts=(*run.attempts, attempt)[-(ATTEMPTS_MAX - 1) :])
+
+
 def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
+    outcome = SUPERSEDED if not run.is_ended else "" if run.outcome is None else run.outcome.value
     asked = replace(
-        run,
+        _with_attempt(run, outcome, run.category, run.reason, run.since if run.is_ended else now),
         spent=run.spent if effect.budget is None else _charged(run.spent, effect.budget),
         config_hash=effect.config_hash or run.config_hash,
         timeout_at=effect.timeout_at,
         reason=effect.reason,
+        pipeline_owner=effect.pipeline_owner or run.pipeline_owner,
     )
     return _next_attempt(asked, effect.window_ends_at, now)
 
@@ -201,6 +231,7 @@ def _ended(run: Run, effect: End, now: datetime) -> Run:
         since=now,
         outcome=effect.outcome,
         reason=effect.reason,
+        category=effect.category,
         started_on=run.started_on if effect.saw is None else effect.saw,
     )
 

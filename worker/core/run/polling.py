@@ -5,7 +5,7 @@ from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import LogJob, NoteHandled, PollNow
-from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
+from worker.core.run.endings import after_failure, begin_stop, is_retry, keep_outputs, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -84,7 +84,8 @@ def _reported_failure(context: Context, fact: JobReported) -> Decision:
     if context.run.starts_unanswered:
         # The report names no job. It may be about the job of an unanswered start, so the known job must end first.
         return begin_stop(context, AfterStop.RETRY, message)
-    return after_failure(context, fact.category, message, report_event(fact.report))
+    after = after_failure(context, fact.category, message, report_event(fact.report))
+    return after.also(*keep_outputs(context.run, fact.outputs))
 
 
 def _failed(context: Context, fact: JobFailed) -> Decision:
@@ -98,6 +99,7 @@ def _failed(context: Context, fact: JobFailed) -> Decision:
             # The end of the run is an event of its own in the same commit, and that event sends the alert.
             detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
+        *keep_outputs(run, fact.outputs),
     )
 
 

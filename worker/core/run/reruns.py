@@ -93,6 +93,7 @@ def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
             config_hash=config_hash,
             window_ends_at=context.evaluation_ends_at,
             timeout_at=context.now + context.job.run_timeout,
+            pipeline_owner=context.pipeline.owner,
         ),
         RecordRerun(reason=reason),
         EvaluateNow(),

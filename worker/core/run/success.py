@@ -7,7 +7,7 @@ from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context
 from worker.core.run.decision import Decision
 from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
-from worker.core.run.endings import tell_unanswered, tell_unchecked
+from worker.core.run.endings import keep_outputs, tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
 from worker.core.run.facts import Inputs, JobReported, JobSucceeded
 from worker.core.run.inputs import Comparison, report_changes
@@ -16,12 +16,14 @@ from worker.core.run.state import Outcome
 
 def succeed(context: Context, fact: JobSucceeded) -> Decision:
     """End the run, and report in the same commit what changed under its job."""
-    return _succeed(context, fact.ended_at, fact.inputs, tell_unchecked(context, fact.notices))
+    notices = [*tell_unchecked(context, fact.notices), *keep_outputs(context.run, fact.outputs)]
+    return _succeed(context, fact.ended_at, fact.inputs, notices)
 
 
 def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
     """End the run on a report. It names no job: if a start got no answer, the polled job may still run."""
-    return _succeed(context, fact.at, fact.inputs, tell_unanswered(context))
+    notices = [*tell_unanswered(context), *keep_outputs(context.run, fact.outputs)]
+    return _succeed(context, fact.at, fact.inputs, notices)
 
 
 def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> Decision:

@@ -14,7 +14,7 @@ from worker.core.model.values import Json
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import End, FindJob, LogJob, MoveTo, NoteStart, StartJob
-from worker.core.run.endings import begin_stop, cancel, time_out, waive
+from worker.core.run.endings import begin_stop, cancel, keep_outputs, time_out, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -103,9 +103,11 @@ def _started(context: Context, fact: JobStarted | JobFound) -> Decision:
         MoveTo(
             state=State.POLLING,
             job=job,
+            job_type=context.job.type.value,
             window_ends_at=context.now + context.job.poll_window,
             is_only_job=is_only_job(fact),
         ),
+        *keep_outputs(run, fact.outputs if isinstance(fact, JobStarted) else None),
         EmitEvent(
             type=EventType.JOB_TRIGGERED,
             message=f"{run.key}: the job of attempt {run.attempt} was started",
@@ -154,7 +156,7 @@ def _give_up(context: Context, message: str, category: FailureCategory | None, u
         "actionHint": "fix what the target rejects, then rerun it",
     }
     return Decision.of(
-        End(outcome=Outcome.NOT_STARTED, reason=reason),
+        End(outcome=Outcome.NOT_STARTED, reason=reason, category=category),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
         EmitEvent(type=EventType.RETRY_EXHAUSTED, message=f"{context.run.key}: {reason}", detail=detail),
     )

@@ -70,7 +70,7 @@ def run_record(
         origin=run.origin or None,
         deadline=deadline_record(watch),
         inputs=None if inputs is None else {name: _input(each) for name, each in inputs.inputs.items()},
-        outputs=None if outputs is None or outputs.attempt != run.attempt else outputs.value,
+        outputs=None if outputs is None or outputs.attempt != run.attempt else outputs.outputs,
     )
 
 

@@ -26,7 +26,9 @@ def test_rules_that_hold_come_with_what_was_seen_and_the_baseline_of_what_is_wat
 
     fact = at_once(evaluate_rules(pipeline, READINGS, 2, NOON))
 
-    assert fact == RulesHeld(attempt=2, saw={"orders": "h1", "count": "h2"}, baseline={"count": {"rows": 100}})
+    assert fact == RulesHeld(
+        attempt=2, saw={"orders": "h1", "count": "h2"}, baseline={"count": {"rows": 100}}, readings=READINGS
+    )
     assert post_run_sensors(pipeline) == ("count", "out")
 
 
