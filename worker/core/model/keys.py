@@ -34,6 +34,7 @@ DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
 INPUTS = "INPUTS#"
 OUTPUTS = "OUTPUTS#"
+DELETED = "DELETED#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
@@ -138,6 +139,11 @@ def inputs_sk(key: RunKey) -> str:
 def outputs_sk(key: RunKey) -> str:
     """Return the row of what the job of a run returned."""
     return f"{OUTPUTS}{key.schedule}#{key.period}"
+
+
+def deleted_sk(key: RunKey) -> str:
+    """Return the row that says that a run was deleted, so that no old record creates it again."""
+    return f"{DELETED}{key.schedule}#{key.period}"
 
 
 def rerun_request_sk(key: RunKey) -> str:

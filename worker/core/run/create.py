@@ -23,8 +23,8 @@ from worker.core.run.facts import (
     RunTriggered,
     SignalOverdue,
 )
-from worker.core.run.reruns import REPLAY
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.reruns import REPLAY, budget_for
+from worker.core.run.state import Budget, Deletion, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
@@ -32,7 +32,13 @@ RERUN = "rerun"
 TRIGGER_DEADLINE = "trigger-deadline"
 
 
-def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
+def decide_create(
+    pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, deletion: Deletion | None = None
+) -> Decision:
+    """Decide whether a fact creates a run. After a deletion, only a person's new request does."""
+    if deletion is not None and not _is_new_request(fact, deletion):
+        deleted = f"{deletion.by} deleted the run at {format_utc(deletion.at)} ({deletion.reason})"
+        return ignore(f"{deleted}; only a request starts it again: `interlock rerun`")
     match fact:
         case RunTriggered() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
             return ignore(f"{pipeline.id} is in dry run, so no job starts")
@@ -53,6 +59,13 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
             return waive_only(fact, "there is no run to cancel")
         case _:
             return ignore(f"{type(fact).__name__}: there is no such run")
+
+
+def _is_new_request(fact: Fact, deletion: Deletion) -> bool:
+    """Return whether a person asks for the run since its deletion. Interlock's own requests are older than it."""
+    if not isinstance(fact, RerunRequested) or budget_for(fact.reason) is Budget.DRIFT:
+        return False
+    return fact.identity not in deletion.handled
 
 
 def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> Decision | None:
