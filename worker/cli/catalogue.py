@@ -107,6 +107,12 @@ def _requests() -> "Typer":
     return asking_app
 
 
+def _runs() -> "Typer":
+    from worker.cli.commands.bulk.group import runs_app
+
+    return runs_app
+
+
 def _doctor() -> "Typer":
     from worker.cli.commands.doctor import doctor_app
 
@@ -196,6 +202,7 @@ Exit codes:
         CommandPanel(
             "Control",
             (
+                CommandEntry("runs", "Find, rerun, cancel and delete runs.", _runs),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

@@ -18,4 +18,5 @@ DEAD_SESSIONS = timedelta(days=1)
 DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)
 REPLAY_REQUESTS = timedelta(days=1)
+BULKS = timedelta(days=7)  # bulk operations: who resumes one does so within days
 SHADOWS = timedelta(days=90)  # a trial ends, and its rows then expire by themselves

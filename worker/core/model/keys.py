@@ -402,6 +402,26 @@ def stale_rollup_of(sk: str) -> tuple[date, int] | None:
         return None
 
 
+# --- bulk operations --------------------------------------------------------------------------------------------------
+
+BULK = "BULK"
+BULK_RUN = "RUN#"
+
+
+def bulk_pk(bulk_id: str) -> str:
+    return f"BULK#{bulk_id}"
+
+
+def bulk_command_pk(digest: str) -> str:
+    """Return the partition of the row that names the unfinished bulk operation of a command."""
+    return f"BULK#COMMAND#{digest}"
+
+
+def bulk_run_sk(key: RunKey) -> str:
+    """Return the row of what a bulk operation did about one run."""
+    return f"{BULK_RUN}{key.pipeline}#{key.schedule}#{key.period}"
+
+
 # --- membership -------------------------------------------------------------------------------------------------------
 
 

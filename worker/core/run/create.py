@@ -62,7 +62,7 @@ def decide_create(
 
 
 def _is_new_request(fact: Fact, deletion: Deletion) -> bool:
-    """Return whether a person asks for the run since its deletion. Interlock's own requests are older than it."""
+    """Return whether a person asks for the run since its deletion; Interlock's own requests are older."""
     if not isinstance(fact, RerunRequested) or budget_for(fact.reason) is Budget.DRIFT:
         return False
     return fact.identity not in deletion.handled
