@@ -54,7 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.web.api",),
     ("worker.app",),
     ("worker.cli.terminal",),
-    ("worker.cli.commands",),
+    ("worker.cli.commands", "worker.cli.commands.runs"),
     ("worker.cli.commands.bulk", "worker.cli.commands.web"),
     ("worker.cli.demo", "worker.cli.plan"),
     ("worker.cli",),

@@ -223,7 +223,8 @@ async def test_a_function_that_was_handed_over_runs_until_its_sensor_says_otherw
     assert isinstance(waiting, Running)
     assert "etl-done" in waiting.message
     assert "ClientContext" not in place.fake.asked("Invoke")[0]
-    assert await place.runner().status(handle, EVENT) == Succeeded()
+    outputs = {"result": {"status": "succeeded"}}
+    assert await place.runner().status(handle, EVENT) == Succeeded(outputs=outputs)
 
 
 @pytest.mark.parametrize(

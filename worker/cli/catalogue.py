@@ -108,9 +108,9 @@ def _requests() -> "Typer":
 
 
 def _runs() -> "Typer":
-    from worker.cli.commands.bulk.group import runs_app
+    from worker.cli.commands.bulk.group import all_runs_app
 
-    return runs_app
+    return all_runs_app
 
 
 def _doctor() -> "Typer":
@@ -194,6 +194,7 @@ Exit codes:
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
+                CommandEntry("runs", "List, count, rerun, cancel and delete runs, also of the past.", _runs),
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),
@@ -202,7 +203,6 @@ Exit codes:
         CommandPanel(
             "Control",
             (
-                CommandEntry("runs", "Find, rerun, cancel and delete runs.", _runs),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

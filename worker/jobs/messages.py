@@ -24,11 +24,17 @@ def tidy(text: str, secrets: Iterable[str] = ()) -> str:
 
     Newlines and tabs stay.
     """
-    shown = text[:_INPUT_CHARS_MAX]
+    shown = hide_secrets(text[:_INPUT_CHARS_MAX], secrets)
+    return shown.strip().encode(errors="replace")[:MESSAGE_BYTES_MAX].decode(errors="ignore")
+
+
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return the text without the given secrets, in any encoding, and without control characters.
+
+    Of a text longer than 8,192 characters that may hold secrets, only the first half of those is returned.
+    """
     told = sorted({secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN}, key=len, reverse=True)
-    if told:
-        shown = _without(told, shown)
-    return _CONTROL.sub("", shown).strip().encode(errors="replace")[:MESSAGE_BYTES_MAX].decode(errors="ignore")
+    return _CONTROL.sub("", _without(told, text) if told else text)
 
 
 def _without(secrets: list[str], shown: str) -> str:

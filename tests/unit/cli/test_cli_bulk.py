@@ -91,7 +91,7 @@ def test_without_a_terminal_consent_must_be_given_beforehand() -> None:
 def test_a_state_that_does_not_exist_is_rejected_before_anything_is_read() -> None:
     result = interlock(*RERUN, "--state", "broken", "--yes")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'broken' is no state of a run" in result.stderr
 
 

@@ -16,6 +16,7 @@ from worker.cli.terminal.store_access import Exit
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
+    "runs": ["list", "show", "stats", "inputs"],
     "store": ["init", "check", "migrate", "stats"],
     "pipelines": ["push", "list", "show", "remove"],
     "sensor": ["put", "get", "list", "remove"],

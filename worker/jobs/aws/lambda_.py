@@ -4,6 +4,7 @@ Lambda cannot recognise a repeated invocation. The function gets the token in `i
 the client context. The function may use it to recognise a repeat; this module does not rely on that.
 """
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,11 @@ from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
 from worker.jobs.aws.client import Aws
-from worker.jobs.aws.errors import AwsTrouble, start_answer
+from worker.jobs.aws.errors import CALL_ERRORS, AwsTrouble, start_answer
 from worker.jobs.aws.lambda_payloads import function_failure, payload_of, read_result
 from worker.jobs.aws.responses import Answer, part, text
 from worker.jobs.messages import tidy
+from worker.jobs.outputs import outputs_of
 from worker.jobs.runner import (
     CannotStop,
     Config,
@@ -43,6 +45,7 @@ from worker.runtime.clock import Clock
 from worker.store.repos.sensors import Sensors
 
 _EVENT: Final = "Event"
+_READ_LIMIT_S: Final = 5.0  # within what the start may take beyond the function's own limit
 _SECRETS_LIMIT: Final = timedelta(seconds=10)  # for the payload's secrets, which are read before the function is called
 
 
@@ -73,7 +76,7 @@ class LambdaRunner:
             return start_answer(trouble, filling.secrets)
         if config.invocation_type == _EVENT:
             return Started(_handed_over(answer, request))
-        return Started(await self._ended(answer, filling))
+        return await self._ended(answer, filling)
 
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         if ended_at := handle.get("endedAt"):
@@ -101,13 +104,24 @@ class LambdaRunner:
         is_handed_over = config.invocation_type == _EVENT
         return self._aws.start_limit if is_handed_over else timedelta(seconds=config.timeout)
 
-    async def _ended(self, answer: Answer, filling: Filling) -> Handle:
-        """Return a handle that records how the invocation ended."""
+    async def _ended(self, answer: Answer, filling: Filling) -> Started:
+        """Return a handle that records how the invocation ended, and what the function returned."""
         end: dict[str, Any] = {"runId": _request_id(answer), "endedAt": self._clock.now().astimezone(UTC).isoformat()}
+        payload = await _payload(answer)
+        outputs = outputs_of(payload, filling.secrets)
         if not answer.get("FunctionError"):
-            return end
-        category, message = function_failure(await answer["Payload"].read())
-        return {**end, "category": category.value, "message": tidy(message, filling.secrets)}
+            return Started(end, outputs)
+        category, message = function_failure(payload)
+        return Started({**end, "category": category.value, "message": tidy(message, filling.secrets)}, outputs)
+
+
+async def _payload(answer: Answer) -> bytes:
+    """Return what the function returned; empty if it cannot be read, because the invocation has ended anyway."""
+    try:
+        async with asyncio.timeout(_READ_LIMIT_S):
+            return cast("bytes", await answer["Payload"].read())
+    except CALL_ERRORS:
+        return b""
 
 
 def _parse(config: Config) -> LambdaConfig:

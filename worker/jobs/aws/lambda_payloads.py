@@ -8,10 +8,12 @@ from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.http.responses import FAILED, SUCCEEDED, TIMED_OUT
 from worker.jobs.messages import tidy
+from worker.jobs.outputs import outputs_of
 from worker.jobs.runner import Failed, JobStatus, RunContext, Running, StartRequest, Succeeded
 from worker.jobs.secrets import Filling
 from worker.jobs.spec_fields import UnusableConfig
 from worker.jobs.specs import LambdaConfig
+from worker.runtime.json_bytes import to_json
 
 PAYLOAD_BYTES_MAX: Final = {"RequestResponse": 6 * 1024 * 1024, "Event": 1024 * 1024}
 # The code never ran, and a retry would fail in the same way.
@@ -103,10 +105,11 @@ def read_result(data: Mapping[str, Json]) -> JobStatus:
     """Interpret a result sensor: its `status`, and its `message` if the function failed."""
     state = str(data.get("status") or "").lower()
     message = tidy(f"the function reports {state}: {data.get('message') or 'no message'}")
+    outputs = outputs_of(to_json({name: value for name, value in data.items() if name != "token"}))
     if state in SUCCEEDED:
-        return Succeeded()
+        return Succeeded(outputs=outputs)
     if state in TIMED_OUT:
-        return Failed(FailureCategory.TIMEOUT, message)
+        return Failed(FailureCategory.TIMEOUT, message, outputs=outputs)
     if state in FAILED:
-        return Failed(FailureCategory.TRANSIENT, message)
+        return Failed(FailureCategory.TRANSIENT, message, outputs=outputs)
     return Running(tidy(f"the function reports {state or 'no status'}"))

@@ -14,13 +14,13 @@ from signal import strsignal
 
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.files import STOPPED, TIMED_OUT, CommandResult
-from worker.jobs.runner import Failed, JobStatus, Succeeded
+from worker.jobs.runner import Failed, Succeeded
 
 PERMANENT_EXIT_CODES = frozenset({64, 65, 77, 78, 126, 127})
 TIMEOUT_EXIT_CODE = 124
 
 
-def judge(result: CommandResult, last_line: str) -> JobStatus:
+def judge(result: CommandResult, last_line: str) -> Succeeded | Failed:
     """Return the status for a result. The last line of the output usually gives the reason."""
     ended_at = datetime.fromtimestamp(result.ended_at_s, UTC)
     why = f": {last_line}" if last_line else ""

@@ -12,7 +12,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -49,6 +49,7 @@ from worker.jobs.runner import (
     StopAccepted,
     StopAnswer,
     Stopped,
+    Succeeded,
     Traits,
     Unknown,
 )
@@ -229,7 +230,7 @@ class CommandRunner:
             return Running()
         directory = self._directory(job.token)
         if seen.result:
-            return judge(seen.result, tidy(directory.last_line(), secrets))
+            return _with_outputs(seen.result, tidy(directory.last_line(), secrets))
         if not job.is_of_this_place:
             return Failed(FailureCategory.TRANSIENT, f"host lost: the program was started on {job.host}")
         # Block sign-in before reporting: a program that the dead supervisor just forked cannot begin any more.
@@ -287,6 +288,11 @@ class _Job:
                 return cls(token=token, host=host, process=ProcessId(int(cast("int", pid)), began, place))
             case _:
                 raise Rejected("this is not the handle of a command job; the run's row was changed by somebody else")
+
+
+def _with_outputs(result: CommandResult, last_line: str) -> Succeeded | Failed:
+    outputs = {"exitCode": result.exit_code, "ending": result.ending, "lastLine": last_line}
+    return replace(judge(result, last_line), outputs=outputs)
 
 
 def _handle(token: str, directory: JobDirectory) -> Handle:

@@ -15,6 +15,7 @@ from worker.jobs.http.requests import start_request, status_request, stop_reques
 from worker.jobs.http.responses import judge_start, judge_state, judge_stop, read_path, read_state, useless
 from worker.jobs.http.sending import Sender, answered, send_limit
 from worker.jobs.messages import tidy
+from worker.jobs.outputs import outputs_of
 from worker.jobs.runner import (
     CannotStop,
     Config,
@@ -104,12 +105,14 @@ class HttpRunner:
             TargetAccess(config.auth), filling, lambda credentials: start_request(config, request, filling, credentials)
         )
         answer = judge_start(reply, "url")
-        return self._started(answer, config, request.token) if isinstance(answer, HttpAnswer) else answer
+        if not isinstance(answer, HttpAnswer):
+            return answer
+        return self._started(answer, config, request.token, filling)
 
-    def _started(self, answer: HttpAnswer, config: HttpConfig, token: str) -> StartAnswer:
+    def _started(self, answer: HttpAnswer, config: HttpConfig, token: str, filling: Filling) -> StartAnswer:
         if not (config.status_url or config.callback):
             seen_at = self._clock.now().astimezone(UTC).isoformat()
-            return Started({"token": token, "endedAt": seen_at})
+            return Started({"token": token, "endedAt": seen_at}, outputs_of(answer.body, filling.secrets))
         job_id = read_path(answer.body, config.id_path) if config.id_path else token
         if job_id is None:
             return Unknown(f"accepted, but there is no id at idPath {config.id_path!r} of the answer: {answer.text}")
@@ -134,6 +137,8 @@ def _read_status(answer: HttpAnswer, config: HttpConfig, filling: Filling) -> Jo
         said = f"the status URL answered {answer.status}{size} without a state: {answer.text}"
         raise useless(answer, tidy(said, filling.secrets))
     status = judge_state(state, config)
+    outputs = outputs_of(answer.body, filling.secrets)
     if isinstance(status, Failed):
-        return replace(status, message=tidy(f"{status.message}: {answer.text}", filling.secrets))
-    return status
+        said = tidy(f"{status.message}: {answer.text}", filling.secrets)
+        return replace(status, message=said, outputs=outputs)
+    return replace(status, outputs=outputs) if isinstance(status, Succeeded) else status

@@ -16,7 +16,7 @@ from worker.core.statistics.rollup import Cell, Tally, bounded
 from worker.runtime.json_bytes import from_json, to_json
 from worker.store import retention
 from worker.store.rows import expiry, first_rows, loose_text
-from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables
+from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables, all_of
 
 CELLS_MAX: Final = 4_000  # of a row: at 50 bytes each, half of what a row can hold, before compression
 
@@ -91,13 +91,9 @@ class RunRollups:
 
     async def advance(self, seen: RollupProgress | None, progress: RollupProgress) -> bool:
         """Record the progress unless another worker did so since; return whether this call did."""
-        row = {
-            "PK": _PROGRESS.pk,
-            "SK": _PROGRESS.sk,
-            "first": progress.first.isoformat(),
-            "last": progress.last.isoformat(),
-        }
-        condition = Absent() if seen is None else Equals("last", seen.last.isoformat())
+        ends = {name: at.isoformat() for name, at in _ends(progress)}
+        row = {"PK": _PROGRESS.pk, "SK": _PROGRESS.sk, **ends}
+        condition = Absent() if seen is None else all_of(*(Equals(name, at.isoformat()) for name, at in _ends(seen)))
         try:
             await self._tables.commit(Put(TableName.CONTROL, row, condition))
         except StaleWrite:
@@ -119,6 +115,10 @@ class RunRollups:
             await self._tables.commit(Delete(TableName.CONTROL, key, Equals("token", stale.token)))
         except StaleWrite:
             return
+
+
+def _ends(progress: RollupProgress) -> tuple[tuple[str, date], ...]:
+    return ("first", progress.first), ("last", progress.last)
 
 
 _PROGRESS: Final = Key(keys.ROLLUPS, "PROGRESS")

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.bulk.filters import (
-    DeadlineOption,
-    ErrorOption,
-    OutcomeOption,
-    OwnerOption,
-    PipelineOption,
-    SinceOption,
-    StateOption,
-    UntilOption,
-    words,
-)
 from worker.cli.commands.bulk.key_lines import read_keys
+from worker.cli.commands.runs.filters import (
+    DeadlineWord,
+    ErrorPrefix,
+    Outcomes,
+    Owner,
+    PipelineGlob,
+    States,
+    Until,
+    bad_filter_is_misuse,
+    filter_of,
+)
 from worker.cli.terminal.arguments import read_reason
 from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.confirm import Consent
@@ -252,6 +252,7 @@ Examples:
 
 {BULK_EXIT_CODES}"""
 
+Since = Annotated[str, typer.Option("--since", metavar="TIME", help="Ended since: 7d, 2h, 2026-03-03 …")]
 Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making requests.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
@@ -263,14 +264,14 @@ def rerun_runs(
     context: typer.Context,
     *,
     reason: Why,
-    state: StateOption = None,
-    outcome: OutcomeOption = None,
-    pipeline: PipelineOption = "",
-    owner: OwnerOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    error: ErrorOption = "",
-    deadline: DeadlineOption = "",
+    state: States = None,
+    outcome: Outcomes = None,
+    pipeline: PipelineGlob = "",
+    owner: Owner = "",
+    since: Since = "",
+    until: Until = "",
+    error: ErrorPrefix = "",
+    deadline: DeadlineWord = "",
     supersede: Annotated[bool, typer.Option("--supersede", help="Replace active runs: stop their jobs first.")] = False,
     as_who: AsWho = None,
     resume: Resume = None,
@@ -279,15 +280,8 @@ def rerun_runs(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    runs = RunFilter(
-        statuses=words(state),
-        outcomes=words(outcome),
-        pipeline=pipeline,
-        owner=owner,
-        since=since,
-        until=until,
-        error=error,
-        deadline=deadline,
+    runs = filter_of(
+        state, outcome, pipeline=pipeline, owner=owner, since=since, until=until, error=error, deadline=deadline
     )
     wanted = BulkSpec(action=BulkAction.RERUN, reason=reason, supersede=supersede)
     _start(context, store, resume, _Options(wanted, runs, as_who, yes=yes, is_dry=dry_run, as_json=as_json))
@@ -298,14 +292,14 @@ def cancel_runs(
     context: typer.Context,
     *,
     reason: Why,
-    state: StateOption = None,
-    outcome: OutcomeOption = None,
-    pipeline: PipelineOption = "",
-    owner: OwnerOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    error: ErrorOption = "",
-    deadline: DeadlineOption = "",
+    state: States = None,
+    outcome: Outcomes = None,
+    pipeline: PipelineGlob = "",
+    owner: Owner = "",
+    since: Since = "",
+    until: Until = "",
+    error: ErrorPrefix = "",
+    deadline: DeadlineWord = "",
     waive_sla: Annotated[bool, typer.Option("--waive-sla", help="Stop watching their deadlines, too.")] = False,
     as_who: AsWho = None,
     resume: Resume = None,
@@ -314,15 +308,8 @@ def cancel_runs(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    runs = RunFilter(
-        statuses=words(state),
-        outcomes=words(outcome),
-        pipeline=pipeline,
-        owner=owner,
-        since=since,
-        until=until,
-        error=error,
-        deadline=deadline,
+    runs = filter_of(
+        state, outcome, pipeline=pipeline, owner=owner, since=since, until=until, error=error, deadline=deadline
     )
     wanted = BulkSpec(action=BulkAction.CANCEL, reason=reason, waive_sla=waive_sla)
     _start(context, store, resume, _Options(wanted, runs, as_who, yes=yes, is_dry=dry_run, as_json=as_json))
@@ -352,6 +339,7 @@ def _start(context: typer.Context, store: str | None, resume: str | None, option
         )
         if resume is not None:
             return await resume_bulk(screen, at, resume, command)
-        return await run_bulk(screen, at, command)
+        with bad_filter_is_misuse():
+            return await run_bulk(screen, at, command)
 
     on_store(context, store, work)
