@@ -63,6 +63,10 @@ class PipelineVersions:
         stored = await self._store.get(pipeline)
         return None if stored is None else await self._understood(stored)
 
+    async def deployed_of(self, stored: StoredConfig) -> Version | Unusable:
+        """Return what a deployed row that was already read means."""
+        return await self._understood(stored)
+
     async def current(self, pipeline: PipelineId) -> Version | None:
         """Return the version that new runs begin under: the deployed one, else the last usable one."""
         stored = await self._store.get(pipeline)

@@ -37,6 +37,7 @@ _SECRET_TEXT: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
+    r"|(?<=/api/v1/jobs/)[\w.-]+"  # the signed part of a callback address
 )
 
 
@@ -114,12 +115,12 @@ def _as_line(facts: Facts, **_: object) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _is_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
 def _redacted(name: str, value: object, depth: int) -> object:
-    if _is_secret(name):
+    if is_secret_name(name):
         return REDACTED
     if type(value) is str:  # fast path: most values are strings, and there are many lines
         return redacted_text(value)

@@ -48,6 +48,9 @@ class Caller:
 
 
 ANYONE: Final = Caller("local", AccessRole.VIEWER)
+# A job that reports its end has no token of ours: the address that it was given is its permission.
+JOB: Final = Caller("job", AccessRole.VIEWER)
+CALLBACKS: Final = "/api/v1/jobs/"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,14 +103,20 @@ class AccessRules:
     def admit(self, scope: Scope) -> Caller:
         """Return who calls. Raises `WebProblem` for a request that must not reach a handler."""
         self.check_host(scope)
+        if str(scope["path"]).startswith(CALLBACKS):
+            self._check_writable()
+            return JOB
         caller = self._caller(scope)
         if scope["method"] not in READS:
             self._check_site(scope)
-            if self.is_read_only:
-                raise WebProblem(ProblemType.READ_ONLY, "this server changes nothing; use another, or a command")
+            self._check_writable()
             if caller.role is not AccessRole.OPERATOR:
                 raise WebProblem(ProblemType.FORBIDDEN, "changes need a token whose role is operator")
         return caller
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise WebProblem(ProblemType.READ_ONLY, "this server changes nothing; use another, or a command")
 
     def check_host(self, scope: Scope) -> None:
         """Reject a host that is not ours: a foreign name may have been made to resolve to this machine."""

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
@@ -17,6 +16,7 @@ from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType, shown_type
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
+from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.pipelines import Pipelines

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
@@ -16,6 +15,7 @@ from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.schedule.due import ScheduleKey
+from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.schedule_times import LOOKED_AT_MAX, ListedTime, ScheduleTimes

@@ -42,6 +42,7 @@ REQUESTS = "RERUN_REQUEST"  # the common prefix of all three
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 MARKER = "MARKER#"  # prefix of the partitions of cascade markers
 JOB = "JOB#"
+IDEMPOTENCY = "IDEMPOTENCY#"
 SESSION = "W#"
 LEASE = "L#"
 SCHEDULE_MARK = "MARK#SCHEDULE#"
@@ -105,6 +106,11 @@ def pipeline_pk(pipeline: PipelineId | str) -> str:
 
 def pipeline_of(pk: str) -> PipelineId | None:
     return PipelineId(pk.removeprefix(_PIPELINE)) if pk.startswith(_PIPELINE) else None
+
+
+def idempotency_sk(key: str) -> str:
+    """Return the row that remembers a request by the key its sender chose, hashed, because any text is allowed."""
+    return f"{IDEMPOTENCY}{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def config_version_sk(config_hash: str) -> str:

@@ -336,13 +336,15 @@ class JobReport(StrEnum):
 class JobReported:
     """JobReported: another system wrote to the job log how the job ended.
 
-    The report names no attempt, only the time it was written. `outputs` is as in `JobSucceeded`.
+    A report of another system names no attempt, only the time it was written; a job's own report names it. `outputs`
+    is as in `JobSucceeded`.
     """
 
     key: RunKey
     identity: str
     report: JobReport
     at: datetime
+    attempt: int | None = None
     category: FailureCategory | None = None
     message: str = ""
     inputs: Inputs | None = None  # as in `JobSucceeded`

@@ -26,7 +26,7 @@ from worker.engine.pauses import PauseEnds
 from worker.runtime.clock import Clock
 from worker.store.repos.deployments import Deployments
 from worker.store.repos.installation import InstallTime
-from worker.store.repos.job_log import OURS
+from worker.store.repos.job_log import JOB, OURS, reported_outputs
 from worker.store.repos.pauses import pause_of
 from worker.store.repos.sensors import sensor_of
 from worker.store.rows import loose_text, texts
@@ -221,6 +221,8 @@ class Router:
             at=stamp.at if stamp else change.at,
             category=_category(loose_text(image, "category")),
             message=loose_text(image, "error"),
+            attempt=stamp.attempt if stamp and image.get("by") == JOB else None,
+            outputs=reported_outputs(image) if image.get("by") == JOB else None,
         )
         await self._engine.handle(key, fact)
 

@@ -1,5 +1,6 @@
 """The API as one application: its routes, its OpenAPI document, and its errors as problem documents."""
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -8,8 +9,20 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from worker.core.errors import WorkerError
+from worker.operations.runs.cursors import BadCursor
+from worker.operations.runs.run_filter import WindowTooLong
+from worker.store.table import StaleWrite
+from worker.web.api.actions import actions_router
 from worker.web.api.context import ApiContext
+from worker.web.api.deadletters import deadletters_router
+from worker.web.api.events import events_router
+from worker.web.api.jobs import jobs_router
+from worker.web.api.openapi import openapi_document
+from worker.web.api.pipelines import pipelines_router
 from worker.web.api.responses import PROBLEMS
+from worker.web.api.runs import runs_router
+from worker.web.api.sensors import sensors_router
+from worker.web.api.summary import SummaryCache, summary_router
 from worker.web.api.workers import workers_router
 from worker.web.guard import REQUEST_ID
 from worker.web.problems import (
@@ -30,6 +43,19 @@ _HTTP: Final = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD_NOT_ALLOWED}
 ERRORS_SHOWN_MAX: Final = 100
 
 
+ROUTERS: Final = (
+    summary_router,
+    sensors_router,
+    pipelines_router,
+    runs_router,
+    actions_router,
+    events_router,
+    deadletters_router,
+    jobs_router,
+    workers_router,
+)
+
+
 def make_api(context: ApiContext) -> FastAPI:
     """Return the application, with its document at `/api/v1/openapi.json`."""
     api = FastAPI(
@@ -40,10 +66,13 @@ def make_api(context: ApiContext) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     api.state.context = context
-    for router in (workers_router,):
+    api.state.summary = SummaryCache()
+    for router in ROUTERS:
         api.include_router(router, prefix=PREFIX, responses=PROBLEMS)
+    api.openapi = partial(openapi_document, api)
     api.add_exception_handler(WebProblem, _on_problem)
     api.add_exception_handler(WorkerError, _on_worker_error)
     api.add_exception_handler(RequestValidationError, _on_invalid)
@@ -58,7 +87,15 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_worker_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WorkerError)  # noqa: S101
-    return _response(request, problem_of(error))
+    match error:
+        case BadCursor():
+            return _response(request, WebProblem(ProblemType.BAD_CURSOR, str(error)))
+        case WindowTooLong():
+            return _response(request, WebProblem(ProblemType.WINDOW_TOO_LONG, str(error)))
+        case StaleWrite():
+            return _response(request, WebProblem(ProblemType.CONFLICT, "another write was first; try again"))
+        case _:
+            return _response(request, problem_of(error))
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
@@ -66,8 +103,9 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     found = error.errors()
     errors = [FieldError(_place(each), str(each.get("msg", ""))) for each in found[:ERRORS_SHOWN_MAX]]
-    in_body = any(each.get("loc", ("",))[0] == "body" for each in found)
-    kind = ProblemType.INVALID if in_body else ProblemType.BAD_REQUEST
+    is_content = any(each.get("loc", ("",))[0] == "body" for each in found)
+    is_json = not any(each.get("type") == "json_invalid" for each in found)
+    kind = ProblemType.INVALID if is_content and is_json else ProblemType.BAD_REQUEST
     detail = "; ".join(f"{each.where}: {each.what}" for each in errors[:3])
     return _response(request, WebProblem(kind, detail, errors=errors))
 

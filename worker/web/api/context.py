@@ -6,6 +6,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from worker.config.versions import PipelineVersions
+from worker.operations.sensors.writes import SensorWriter
 from worker.runtime.clock import Clock
 from worker.store.table import Tables
 from worker.web.access import Caller
@@ -20,8 +21,12 @@ class ApiContext:
     clock: Clock
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
+    sensors: SensorWriter = field(init=False)
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "versions", PipelineVersions(self.tables))
+        versions = PipelineVersions(self.tables)
+        object.__setattr__(self, "versions", versions)
+        object.__setattr__(self, "sensors", SensorWriter(self.tables, self.clock, versions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

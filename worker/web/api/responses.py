@@ -8,7 +8,6 @@ from fastapi import Request, Response
 from worker.core.model.values import Json
 from worker.runtime.json_bytes import to_json
 from worker.web.api.schemas import ListPage, ProblemDocument
-from worker.web.problems import PROBLEM_JSON
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
@@ -38,6 +37,4 @@ def listing(item: Any) -> dict[str, Any]:  # noqa: ANN401  any model
     }
 
 
-PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
-    "default": {"model": ProblemDocument, "description": "A problem", "content": {PROBLEM_JSON: {}}}
-}
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {"default": {"model": ProblemDocument, "description": "A problem"}}

@@ -1,10 +1,14 @@
 """The shapes of the API's documents, from which its OpenAPI document is made."""
 
-from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from datetime import date, datetime
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
+
+from worker.operations.records import PipelineRecord
+
+REASON_MAX: Final = 500
 
 T = TypeVar("T")
 
@@ -71,3 +75,233 @@ class LeaseDocument(ApiModel):
     wanted_by: str | None
     deaths: int
     plan: str
+
+
+class SensorAccepted(ApiModel):
+    """A sensor that was written. `readBy` names the pipelines that read it; `warnings` say what looks mistaken."""
+
+    type: Literal["sensor"]
+    pipeline: str
+    key: str
+    read_by: list[str]
+    warnings: list[str]
+
+
+class SensorsAccepted(ApiModel):
+    """Sensors that were written, in the order of the request."""
+
+    items: list[SensorAccepted]
+    count: int
+
+
+class SensorDocument(ApiModel):
+    """A sensor as it is stored."""
+
+    type: Literal["sensor"]
+    pipeline: str
+    key: str
+    data: dict[str, Any]
+
+
+class ConditionDocument(ApiModel):
+    """One condition of a gate: the value read, and the value needed."""
+
+    subject: str
+    passed: bool
+    seen: Any
+    wanted: str
+    reason: str
+    sensor: str | None
+    changed_at: datetime | None
+    changed_since_start: bool | None
+
+
+class GateDocument(ApiModel):
+    """One gate of a run. `changes` would pass it."""
+
+    gate: str
+    passage: Literal["open", "closed", "unknown"]
+    status: Literal["passed", "blocked", "unknown"]
+    sentence: str
+    changes: list[str]
+    conditions: list[ConditionDocument]
+
+
+class ExplanationDocument(ApiModel):
+    """Why a run runs or does not, and what would make it run."""
+
+    type: Literal["explanation"]
+    pipeline: str
+    schedule: str
+    period: str
+    state: str | None
+    status: str | None
+    summary: str
+    is_under_way: bool
+    needed: list[str]
+    gates: list[GateDocument]
+
+
+class HistoryDocument(ApiModel):
+    """Something that happened to a run. `at` is null if its record has no time."""
+
+    type: Literal["history"]
+    pipeline: str
+    schedule: str
+    period: str
+    at: datetime | None
+    source: str
+    what: str
+    status: str | None
+    attempt: int | None
+    message: str
+
+
+class ExpectedRunDocument(ApiModel):
+    """A run that the schedule expects. `excluded` says why it does not take place."""
+
+    type: Literal["expectedRun"]
+    pipeline: str
+    schedule: str
+    period: str
+    day: date
+    by: str
+    at: datetime | None
+    local: str | None
+    zone: str
+    warning_at: datetime | None
+    breach_at: datetime | None
+    trigger_deadline_at: datetime | None
+    excluded: str | None
+    note: str | None
+
+
+class VersionDocument(ApiModel):
+    """A version of a pipeline's configuration."""
+
+    type: Literal["version"]
+    pipeline: str
+    hash: str
+    in_force: bool
+
+
+class PipelineDetail(ApiModel):
+    """A pipeline with its configuration in force, as a file has it."""
+
+    pipeline: PipelineRecord
+    configuration: dict[str, Any] | None
+
+
+class DeadLetterDocument(ApiModel):
+    """A record that could not be processed. `body` is what it holds, where one dead letter is shown."""
+
+    type: Literal["deadletter"]
+    source: str
+    id: str
+    at: datetime
+    reason: str
+    history: list[str]
+    key: str | None
+    body: dict[str, Any] | None = None
+
+
+class DeadLetterSourceDocument(ApiModel):
+    """A source of dead letters. `count` stops at 1,000; then `countIsExact` is false."""
+
+    type: Literal["deadletterSource"]
+    source: str
+    count: int
+    count_is_exact: bool
+    oldest: datetime | None
+
+
+class SummaryDocument(ApiModel):
+    """How the installation is doing: active runs by status, workers alive, dead letters."""
+
+    type: Literal["summary"]
+    at: datetime
+    version: str
+    active: dict[str, int]
+    active_total: int
+    ended_today: dict[str, int]
+    ended_today_is_complete: bool
+    workers: int
+    dead_letters: int
+    dead_letters_is_exact: bool
+
+
+class RunActionDocument(ApiModel):
+    """A request about a run, and what will come of it as things stand."""
+
+    type: Literal["rerun", "cancel", "replay"]
+    pipeline: str
+    schedule: str
+    period: str
+    requested: bool
+    prospect: Literal["accepted", "waits", "refused", "nothing"]
+    expected: str
+    remedy: str | None
+    reason: str
+
+
+class ReplayDocument(ApiModel):
+    """Reruns over a range of periods, one request each."""
+
+    type: Literal["replays"]
+    pipeline: str
+    schedule: str
+    requested: int
+    items: list[RunActionDocument]
+
+
+class PauseDocument(ApiModel):
+    """A pause of a pipeline, or its end. `wasPaused` says whether one was in force before."""
+
+    type: Literal["pause", "resume"]
+    pipeline: str
+    reason: str | None
+    until: datetime | None
+    was_paused: bool
+
+
+class DeadLetterActionDocument(ApiModel):
+    """A request about dead letters. `count` is how many it covers."""
+
+    type: Literal["deadletterReplay", "deadletterDrop"]
+    source: str
+    id: str | None
+    count: int
+    expected: str
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=REASON_MAX)]
+
+
+class ReasonRequest(ApiModel):
+    """Why; it is recorded."""
+
+    reason: Reason
+
+
+class RunRequest(ReasonRequest):
+    dry_run: bool = Field(default=False, description="Return the expected result, and request nothing.")
+
+
+class RerunBody(RunRequest):
+    supersede: bool = Field(default=False, description="Stop the job of an active run first.")
+
+
+class CancelBody(RunRequest):
+    waive_deadline: bool = Field(default=False, description="Stop watching its deadline, too.")
+
+
+class PauseBody(ReasonRequest):
+    until: str | None = Field(default=None, max_length=64, examples=["2h", "2027-03-23T06:00:00Z"])
+
+
+class ReplayBody(RunRequest):
+    schedule: str | None = Field(default=None, max_length=64, description="Which one, where there are several.")
+    first: str = Field(alias="from", max_length=32, examples=["2027-03-01"])
+    last: str = Field(alias="to", max_length=32, examples=["2027-03-07"])

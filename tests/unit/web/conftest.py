@@ -1,0 +1,24 @@
+"""A served store with one pipeline, on a clock that stands still."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tests.support.builders.cli_runs import ORDERS
+from tests.support.builders.command_line import TODAY
+from tests.support.clock.manual import ManualClock
+from tests.support.worlds.web import WebWorld, a_web_world
+from worker.config.versions import PipelineVersions
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.pipelines import Pipelines
+
+
+@pytest.fixture
+async def world() -> AsyncGenerator[WebWorld]:
+    async with a_web_world(clock=ManualClock(TODAY)) as made:
+        await Pipelines(made.tables).put(PipelineId("orders"), ORDERS)
+        versions = PipelineVersions(made.tables)
+        version = await versions.current(PipelineId("orders"))
+        assert version is not None
+        await versions.persist(version)
+        yield made

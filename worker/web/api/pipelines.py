@@ -1,0 +1,202 @@
+"""Pipelines: what is deployed, what it expects, its sensors, runs and versions."""
+
+import asyncio
+from datetime import date
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from worker.config.render import to_mapping
+from worker.config.versions import Unusable, Version
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.schedule.agenda import Span, agenda
+from worker.core.schedule.agenda_record import agenda_record
+from worker.operations.records import PipelineRecord, RunRecord, as_json
+from worker.operations.runs.cursors import read_cursor, write_cursor
+from worker.operations.runs.run_filter import RunFilter
+from worker.operations.runs.run_query import RunQueries
+from worker.store.repos.pauses import pause_key, pause_of
+from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.repos.sensors import sensor_of
+from worker.store.table import LISTS, Between, Row, TableName
+from worker.web.api.context import ApiContext, Context
+from worker.web.api.parameters import Paging, PipelineName, require_pipeline, require_version, unknown_pipeline
+from worker.web.api.redaction import without_secrets
+from worker.web.api.responses import listing, page, record
+from worker.web.api.schemas import (
+    ApiModel,
+    ExpectedRunDocument,
+    PipelineDetail,
+    SensorDocument,
+    VersionDocument,
+)
+from worker.web.problems import ProblemType, WebProblem
+
+DAYS_MAX: Final = 366
+PLANNED_MAX: Final = 1_000
+_LAST: Final = "\U0010ffff"
+
+pipelines_router = APIRouter(tags=["pipelines"])
+
+
+@pipelines_router.get("/pipelines", summary="List pipelines", **listing(PipelineRecord))
+async def list_pipelines(request: Request, context: Context, query: Annotated[Paging, Query()]) -> Response:
+    """List the pipelines in the store, in order of their id."""
+    after = str(read_cursor(query.cursor, "pipelines").get("after", "")) if query.cursor else ""
+    rows, has_more = await _rows(context, keys.PIPELINES, "", after, query.limit, is_list=True)
+    stored = [each for row in rows if (each := _stored(row))]
+    records = [as_json(each) for each in await _records(context, stored)]
+    following = write_cursor("pipelines", {"after": str(rows[-1][LISTS.sort])}) if has_more else None
+    return page(request, records, following)
+
+
+async def _rows(
+    context: ApiContext, partition: str, prefix: str, after: str, limit: int, *, is_list: bool = False
+) -> tuple[list[Row], bool]:
+    """Return the next rows of a partition or a list by sort key, and whether there are more."""
+    sort = LISTS.sort if is_list else "SK"
+    begin = after or prefix
+    span = Between(begin, f"{prefix}{_LAST}") if begin else None
+    found: list[Row] = []
+    cursor: str | None = None
+    while len(found) <= limit:
+        read = await context.tables.query(
+            TableName.CONTROL,
+            partition,
+            sk=span,
+            index=LISTS if is_list else None,
+            limit=limit + 2 - len(found),  # one that was shown already, one to see whether there are more
+            cursor=cursor,
+        )
+        found += [row for row in read.rows if not after or str(row[sort]) != after]
+        cursor = read.cursor
+        if cursor is None:
+            break
+    return found[:limit], len(found) > limit
+
+
+def _stored(row: Row) -> StoredConfig | None:
+    pipeline, config = keys.pipeline_of(str(row["PK"])), row.get("config")
+    return None if pipeline is None else StoredConfig(pipeline, config if isinstance(config, str) else None)
+
+
+async def _records(context: ApiContext, stored: list[StoredConfig]) -> list[PipelineRecord]:
+    rows = await context.tables.get_many(TableName.CONTROL, [pause_key(each.pipeline) for each in stored])
+    now = context.clock.now()
+    paused = {key.pk for key, row in rows.items() if (pause := pause_of(row)) and not pause.is_over(now)}
+    records: list[PipelineRecord] = []
+    for each in stored:
+        records.append(await _record(context, each, is_paused=pause_key(each.pipeline).pk in paused))
+        await asyncio.sleep(0)  # a configuration that is read for the first time takes a millisecond or two
+    return records
+
+
+async def _record(context: ApiContext, stored: StoredConfig, *, is_paused: bool) -> PipelineRecord:
+    match await context.versions.deployed_of(stored):
+        case Unusable(problems=problems):
+            return PipelineRecord(id=stored.pipeline, paused=is_paused, errors=problems)
+        case Version(pipeline=pipeline, config_hash=config_hash):
+            return PipelineRecord(
+                id=stored.pipeline,
+                owner=pipeline.owner or None,
+                description=pipeline.description or None,
+                schedules=[schedule.id for schedule in pipeline.schedules],
+                job=pipeline.job.type.value if pipeline.job else None,
+                config=config_hash,
+                dry_run=pipeline.dry_run,
+                paused=is_paused,
+            )
+
+
+@pipelines_router.get("/pipelines/{pipeline}", summary="Show a pipeline", response_model=PipelineDetail)
+async def show_pipeline(context: Context, pipeline: PipelineName) -> Response:
+    """Return a pipeline and its configuration in force. Secrets appear as references, or not at all."""
+    stored = await Pipelines(context.tables).get(PipelineId(pipeline))
+    if stored is None:
+        raise await unknown_pipeline(context, pipeline)
+    [found] = await _records(context, [stored])
+    version = await context.versions.in_force_of(stored)
+    configuration = None if version is None else without_secrets(to_mapping(version.pipeline))
+    return record({"pipeline": as_json(found), "configuration": configuration})
+
+
+class PipelineRunsQuery(Paging):
+    state: list[str] = Field(default=[], max_length=20)
+    outcome: list[str] = Field(default=[], max_length=20)
+    since: str = Field(default="400d", max_length=64, description="A time, or an age.")
+
+
+@pipelines_router.get("/pipelines/{pipeline}/runs", summary="List a pipeline's runs", **listing(RunRecord))
+async def pipeline_runs(
+    request: Request, context: Context, pipeline: PipelineName, query: Annotated[PipelineRunsQuery, Query()]
+) -> Response:
+    """List the runs of one pipeline, by schedule, the latest period first."""
+    wanted = RunFilter(pipeline=pipeline, statuses=tuple(query.state), outcomes=tuple(query.outcome), since=query.since)
+    found = await RunQueries(context.tables).page(wanted, context.clock.now(), limit=query.limit, cursor=query.cursor)
+    if not found.records and query.cursor is None:
+        await require_pipeline(context, pipeline)
+    return page(request, [as_json(each) for each in found.records], found.next)
+
+
+class PlanQuery(ApiModel):
+    start: date | None = Field(default=None, alias="from", description="First day; today if absent.")
+    days: int = Field(default=14, ge=1, le=DAYS_MAX)
+
+
+@pipelines_router.get("/pipelines/{pipeline}/plan", summary="List expected runs", **listing(ExpectedRunDocument))
+async def pipeline_plan(
+    request: Request, context: Context, pipeline: PipelineName, query: Annotated[PlanQuery, Query()]
+) -> Response:
+    """List the runs that the pipeline's schedules expect, in order of time."""
+    version = await require_version(context, pipeline)
+    span = Span(first=query.start or context.clock.now().date(), days=query.days)
+    planned: list[dict[str, Json]] = []
+    for entry in agenda([version.pipeline], span):
+        if len(planned) == PLANNED_MAX:
+            raise WebProblem(
+                ProblemType.WINDOW_TOO_LONG, f"more than {PLANNED_MAX:,} runs are expected; ask for fewer days"
+            )
+        planned.append({"type": "expectedRun", **agenda_record(entry)})
+        if len(planned) % 100 == 0:
+            await asyncio.sleep(0)
+    return page(request, planned)
+
+
+class SensorsQuery(Paging):
+    prefix: str = Field(default="", max_length=256, description="Only keys that begin so.")
+
+
+@pipelines_router.get("/pipelines/{pipeline}/sensors", summary="List a pipeline's sensors", **listing(SensorDocument))
+async def pipeline_sensors(
+    request: Request, context: Context, pipeline: PipelineName, query: Annotated[SensorsQuery, Query()]
+) -> Response:
+    """List the sensors of one pipeline, in order of their key."""
+    bound = f"sensors\x1f{pipeline}\x1f{query.prefix}"
+    after = str(read_cursor(query.cursor, bound).get("after", "")) if query.cursor else ""
+    rows, has_more = await _rows(context, keys.pipeline_pk(pipeline), keys.sensor_sk(query.prefix), after, query.limit)
+    if not rows and query.cursor is None:
+        await require_pipeline(context, pipeline)
+    sensors = [sensor for row in rows if (sensor := sensor_of(row))]
+    items = [{"type": "sensor", "pipeline": pipeline, "key": each.key, "data": each.data} for each in sensors]
+    return page(request, items, write_cursor(bound, {"after": str(rows[-1]["SK"])}) if has_more else None)
+
+
+@pipelines_router.get(
+    "/pipelines/{pipeline}/versions", summary="List a pipeline's versions", **listing(VersionDocument)
+)
+async def pipeline_versions(
+    request: Request, context: Context, pipeline: PipelineName, query: Annotated[Paging, Query()]
+) -> Response:
+    """List the versions of a pipeline that runs began under, in order of their hash."""
+    await require_pipeline(context, pipeline)
+    bound, prefix = f"versions\x1f{pipeline}", keys.config_version_sk("")
+    after = str(read_cursor(query.cursor, bound).get("after", "")) if query.cursor else ""
+    rows, has_more = await _rows(context, keys.pipeline_pk(pipeline), prefix, after, query.limit)
+    current = await context.versions.current(PipelineId(pipeline))
+    in_force = None if current is None else current.config_hash
+    hashes = [str(row["SK"]).removeprefix(prefix) for row in rows]
+    items = [{"type": "version", "pipeline": pipeline, "hash": each, "inForce": each == in_force} for each in hashes]
+    return page(request, items, write_cursor(bound, {"after": str(rows[-1]["SK"])}) if has_more else None)
