@@ -30,9 +30,9 @@ sensor starts it again.
 
 \b
 Examples:
-  interlock runs delete orders-daily 2026-03-03 --reason "test data"
-  interlock runs delete orders-daily 2026-03-03 --reason "test data" --with-history --yes
-  interlock runs delete orders-daily 2026-03-03 --reason "start over" --forget --yes --json
+  interlock runs delete orders 2026-03-03 --reason "test data"
+  interlock runs delete orders 2026-03-03 --reason "test" --with-history -y
+  interlock runs delete orders 2026-03-03 --reason "start over" --forget -y
 
 {EXIT_CODES}"""
 

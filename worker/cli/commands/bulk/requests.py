@@ -234,9 +234,9 @@ RERUN_HELP = f"""Request another attempt at many runs.
 
 \b
 Examples:
-  interlock runs rerun --state failed --since 1d --reason "warehouse is back"
-  interlock runs rerun --error "connection refused" --reason "network" --dry-run
-  interlock runs list --state failed --json | interlock runs rerun --reason "retry" --yes
+  interlock runs rerun --state failed --since 1d --reason "database is back"
+  interlock runs rerun --error "no route" --reason "network" --dry-run
+  interlock runs rerun --reason "corrected" --yes < keys.txt
 
 {BULK_EXIT_CODES}"""
 
@@ -246,13 +246,13 @@ CANCEL_HELP = f"""Cancel many runs: stop their jobs and do not retry them.
 
 \b
 Examples:
-  interlock runs cancel --state waiting --pipeline "orders-*" --reason "no data today"
-  interlock runs cancel --owner commerce-data --reason "maintenance" --dry-run
-  interlock runs cancel --resume 4f1c0d2a9b7e6c53 --reason "maintenance" --yes
+  interlock runs cancel --state waiting --owner finance --reason "no data"
+  interlock runs cancel --pipeline "orders-*" --reason "upgrade" --dry-run
+  interlock runs cancel --resume 4f1c0d2a9b7e6c53 --reason "upgrade" --yes
 
 {BULK_EXIT_CODES}"""
 
-Since = Annotated[str, typer.Option("--since", metavar="TIME", help="Ended since: 7d, 2h, 2026-03-03 …")]
+Since = Annotated[str, typer.Option("--since", metavar="TIME", help="Only runs that ended since this time or age.")]
 Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making requests.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
