@@ -113,6 +113,30 @@ def _runs() -> "Typer":
     return all_runs_app
 
 
+def _reruns() -> "Typer":
+    from worker.cli.commands.bulk.recorded import reruns_app
+
+    return reruns_app
+
+
+def _replays() -> "Typer":
+    from worker.cli.commands.bulk.recorded import replays_app
+
+    return replays_app
+
+
+def _late_data() -> "Typer":
+    from worker.cli.commands.bulk.recorded import late_data_app
+
+    return late_data_app
+
+
+def _logs() -> "Typer":
+    from worker.cli.commands.bulk.job_logs import logs_app
+
+    return logs_app
+
+
 def _doctor() -> "Typer":
     from worker.cli.commands.doctor import doctor_app
 
@@ -195,6 +219,12 @@ Exit codes:
                 ),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
                 CommandEntry("runs", "List, count, rerun, cancel and delete runs, also of the past.", _runs),
+                CommandEntry("logs", "Show the output of a run's job, or where it is.", _logs),
+                CommandEntry("reruns", "List accepted and rejected reruns, latest first.", _reruns),
+                CommandEntry("replays", "List reruns that replays requested, latest first.", _replays),
+                CommandEntry(
+                    "late-data", "List data that changed after its run had started, latest first.", _late_data
+                ),
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),

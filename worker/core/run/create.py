@@ -98,7 +98,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
-        EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
+        EmitEvent(
+            type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}", detail={"reason": fact.reason}
+        ),
         EvaluateNow(),
     )
 
