@@ -166,12 +166,12 @@ async def test_a_change_while_a_rollup_is_written_again_is_not_lost() -> None:
     await history(tables)
     await look_until_done(tables, clock)
     key, ended = a_run("a9", NOON).key, NOON - 9 * 5 * HOUR
-    for token in ("t1", "t2"):
-        stale = stale_write(key, ended, token, clock.now())
-        assert stale is not None
-        await tables.commit(stale)
-        if token == "t1":
-            [seen] = await RunRollups(tables).stale(10)
+    first, second = (stale_write(key, ended, token, clock.now()) for token in ("t1", "t2"))
+    assert first is not None
+    assert second is not None
+    await tables.commit(first)
+    [seen] = await RunRollups(tables).stale(10)
+    await tables.commit(second)
 
     await RunRollups(tables).settle(seen)
 

@@ -63,7 +63,7 @@ async def test_a_deleted_run_leaves_only_the_row_that_says_so_and_an_event_with_
     assert outcome.rows == len(before)
     assert await rows_about_run(world) == [f"DELETED#stream#{DAY}"]
     told = [each.event for each in await world.stored_events() if each.event.type == EventType.OPERATOR_ACTION]
-    assert [(event.detail["by"], event.detail["action"], event.detail["reason"]) for event in told] == [
+    assert [(event.detail["requestedBy"], event.detail["action"], event.detail["reason"]) for event in told] == [
         ("ann", "delete", "bad test data")
     ]
 

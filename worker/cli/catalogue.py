@@ -17,8 +17,14 @@ def _demo() -> "Typer":
     return demo_app
 
 
+def _init() -> "Typer":
+    from worker.cli.commands.configure.init import init_app
+
+    return init_app
+
+
 def _run() -> "Typer":
-    from worker.cli.commands.run import run_app
+    from worker.cli.run.command import run_app
 
     return run_app
 
@@ -137,6 +143,18 @@ def _logs() -> "Typer":
     return logs_app
 
 
+def _settings() -> "Typer":
+    from worker.cli.commands.configure.settings import settings_app
+
+    return settings_app
+
+
+def _trigger() -> "Typer":
+    from worker.cli.commands.control.trigger import trigger_app
+
+    return trigger_app
+
+
 def _doctor() -> "Typer":
     from worker.cli.commands.doctor import doctor_app
 
@@ -193,6 +211,9 @@ Exit codes:
                 CommandEntry(
                     "demo", "Watch three pipelines with real jobs run on this machine, in under a minute.", _demo
                 ),
+                CommandEntry(
+                    "init", "Create a folder with a first pipeline, a calendar, inbox rules and a CI file.", _init
+                ),
                 CommandEntry("run", "Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.", _run),
                 CommandEntry("completion", "Print a completion script for bash, zsh or fish.", _completion),
             ),
@@ -207,6 +228,7 @@ Exit codes:
                 CommandEntry("schema", "Print the JSON Schema of pipeline or calendar files, for editors.", _schema),
                 CommandEntry("pipelines", "Push, list, show and remove pipelines in the store.", _pipelines),
                 CommandEntry("inbox", "Check and test the rules that turn messages into sensors.", _inbox),
+                CommandEntry("settings", "Show every setting: its value in force and where it comes from.", _settings),
                 CommandEntry("store", "Create, check, migrate and measure the store.", _store),
             ),
         ),
@@ -233,6 +255,7 @@ Exit codes:
         CommandPanel(
             "Control",
             (
+                CommandEntry("trigger", "Start one run without waiting for its sensor or cron time.", _trigger),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

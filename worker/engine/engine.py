@@ -358,7 +358,7 @@ class Engine:
                 await self._dry_runs.adopt(key)
             case RowKind.TRIGGER:
                 await self._adopt_run(key)
-            case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST:
+            case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST | RowKind.TRIGGER_REQUEST:
                 return  # no timer: it is answered when it is written
 
     async def _adopt_run(self, key: RunKey) -> None:

@@ -47,7 +47,7 @@ def callback_urls(base: str, key: bytes) -> CallbackUrl:
 
 
 def seal(claim: CallbackClaim, key: bytes) -> str:
-    """Return a claim as text for a URL; the same claim gives the same text, so that a repeated start is the same."""
+    """Return a claim as text for a URL; equal claims give equal text, so that a start can be repeated."""
     named = [claim.key.pipeline, claim.key.schedule, str(claim.key.period), claim.token]
     body = json.dumps(named, separators=(",", ":")).encode()
     return f"{_text(body)}.{_text(_signature(body, key))}"

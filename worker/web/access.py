@@ -1,7 +1,7 @@
 """Access to the web server: who calls, in which role, and from which site.
 
-`local` is for loopback addresses: whoever reaches the port may read. `token` is for every other address: each request
-names a token, of which the settings hold only the hash. Changes need the role operator, whatever the address.
+`local` is for loopback addresses: every program that reaches the port may read. `token` is for every other address:
+each request names a token, of which the settings hold only the hash. Changes need the role operator everywhere.
 """
 
 import hashlib
@@ -168,6 +168,8 @@ class AccessRules:
         elif b"origin" in names:
             if header(scope, b"origin") not in self._origins(scope):
                 raise WebProblem(ProblemType.CROSS_SITE, "the Origin is not this server's")
+        elif b"authorization" not in names:
+            raise _unauthenticated("changes need a token; send it as `Authorization: Bearer TOKEN`")
         elif not (header(scope, b"authorization") or "").lower().startswith("bearer "):
             # A browser says where a request comes from. What does not is a program, and a program has a token.
             raise WebProblem(ProblemType.CROSS_SITE, "a program must send `Authorization: Bearer TOKEN`")

@@ -115,10 +115,7 @@ def test_one_run_is_shown_with_attempts_inputs_outputs_and_events() -> None:
     put_runs(run)
 
     async def put(tables: Tables) -> None:
-        inputs = {
-            "ready": JobInput(content_hash="h1", data={"rows": 1200}),
-            "big": JobInput(content_hash="h2", size=9000),
-        }
+        ready, big = JobInput(content_hash="h1", data={"rows": 1200}), JobInput(content_hash="h2", size=9000)
         outputs = JobOutputs(attempt=2, outputs={"exitCode": 3})
         event = Event(
             id="e1",

@@ -58,7 +58,7 @@ async def test_a_previewed_operation_is_carried_out_and_its_progress_is_shown(wo
     assert (shown.json()["requested"], shown.json()["finishedAt"] is None) == (2, False)
     requests = [await Requests(world.tables).rerun_of(key_of(day)) for day in DAYS]
     assert [(each.reason, each.by) for each in requests if each] == [("network is back", "olaf")] * 2
-    assert [event.detail["by"] for event in await recorded(world)] == ["olaf"] * 2
+    assert [event.detail["requestedBy"] for event in await recorded(world)] == ["olaf"] * 2
 
 
 async def test_the_same_token_starts_one_operation(world: WebWorld) -> None:

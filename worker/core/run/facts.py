@@ -85,6 +85,21 @@ class RerunRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerRequested:
+    """TriggerRequested: a person wants the run to begin as though its trigger had held.
+
+    `arrived_at` is as in `RunTriggered`; a relative deadline counts from the request.
+    """
+
+    key: RunKey
+    birth: NewRun
+    identity: str
+    reason: str
+    by: str
+    arrived_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """CancelRequested: a person gave the run up; with `waive_sla`, also its deadline.
 
@@ -396,6 +411,7 @@ Fact: TypeAlias = (
     | RunTriggered
     | SignalOverdue
     | RerunRequested
+    | TriggerRequested
     | CancelRequested
     | SensorChanged
     | PostRunSeen

@@ -172,6 +172,7 @@ class RunDeletion:
             keys.baseline_mark_sk(key),
             keys.held_back_sk(key),
             keys.held_cascade_sk(key),
+            keys.trigger_request_sk(key),
             *told,
         ]
         wanted = [inputs_key(key), outputs_key(key), *(Key(pk, sk) for sk in named)]

@@ -9,7 +9,10 @@ _SK = "CALLBACK_KEY"
 
 
 async def make_callback_key(tables: Tables, group: str, new_key: Callable[[], str]) -> bytes:
-    """Return the key, and store a new one if there is none. Whoever can read it can write the rows it protects."""
+    """Return the key, and store a new one if there is none.
+
+    A program that can read it can also write the rows it protects, so a row is the right place for it.
+    """
     known = await find_callback_key(tables, group)
     if known is not None:
         return known

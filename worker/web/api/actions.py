@@ -1,4 +1,4 @@
-"""Actions on runs and pipelines: each returns what will come of it, and is recorded with who asked and why."""
+"""Actions on runs and pipelines: each returns its expected result, and is recorded as an event."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -60,7 +60,7 @@ async def rerun(
     key: RunName,
     body: RerunBody,
 ) -> Response:
-    """Request another attempt. A request that would be rejected is not made: it is a problem that says why."""
+    """Request another attempt. If it would be rejected, nothing is requested, and the problem says why."""
     if body.reason in OUR_REASONS:
         raise WebProblem(ProblemType.INVALID, f"the reason {body.reason!r} is the worker's own; use other words")
     version = await _version(context, key)

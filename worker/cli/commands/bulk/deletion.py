@@ -25,8 +25,8 @@ deletion_app = typer.Typer()
 DELETE_HELP = f"""Delete an ended run, with everything about it.
 
 Removes the run with its deadline, inputs, outputs and marks, and records who deleted it and why. Late data and \
-repeated records do not start it again; `interlock rerun` and `replay` do. With --forget, the next change of its \
-sensor starts it again.
+repeated records do not start it again; `interlock trigger`, `rerun` and `replay` do. With --forget, the next change \
+of its sensor starts it again.
 
 \b
 Examples:

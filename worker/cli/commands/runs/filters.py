@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
+from worker.cli.terminal.console import Screen
 from worker.core.errors import ConfigError
+from worker.core.model.pipeline import PipelineId
 from worker.operations.runs.cursors import BadCursor
 from worker.operations.runs.run_filter import BadFilter, RunFilter, WindowTooLong
+from worker.store.repos.pipelines import Pipelines
+from worker.store.table import Tables
 
 _STATES = "failed, completed, cancelled, waiting, starting, running, stopping, active or ended; may be repeated."
 States = Annotated[
@@ -17,7 +21,9 @@ States = Annotated[
 ]
 Outcomes = Annotated[
     list[str] | None,
-    typer.Option("--outcome", metavar="OUTCOME", help="succeeded, failed, timed-out, exhausted, …; may be repeated."),
+    typer.Option(
+        "--outcome", metavar="OUTCOME", help="succeeded, failed, timed-out, exhausted, and others; repeatable."
+    ),
 ]
 PipelineGlob = Annotated[
     str, typer.Option("--pipeline", metavar="GLOB", help="Only pipelines of this id or pattern, such as 'orders-*'.")
@@ -64,6 +70,20 @@ def filter_of(
         error=error,
         deadline=deadline,
     )
+
+
+async def say_if_unknown(screen: Screen, tables: Tables, wanted: RunFilter) -> int | None:
+    """Report a filter by one pipeline that is not in the store; None if it names none, or one that exists.
+
+    Call it if nothing was found: runs outlive their pipeline.
+    """
+    if not wanted.pipeline or any(mark in wanted.pipeline for mark in "*?["):
+        return None
+    if await Pipelines(tables).get(PipelineId(wanted.pipeline)) is not None:
+        return None
+    from worker.cli.terminal.pipeline_lookup import say_unknown  # noqa: PLC0415  it loads what reads pipelines
+
+    return await say_unknown(screen, tables, PipelineId(wanted.pipeline))
 
 
 def _words(given: list[str] | None) -> tuple[str, ...]:

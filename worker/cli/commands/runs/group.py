@@ -46,7 +46,8 @@ SHOW_HELP = f"""Show one run: its attempts, inputs, outputs and events.
 \b
 Examples:
   interlock runs show orders-daily 2026-03-03
-  interlock runs show orders-daily 2026-03-03 --json | jq 'select(.type == "run").inputs'
+  interlock runs show orders-daily 2026-03-03 --schedule cron
+  interlock runs show orders-daily 2026-03-03 --json | jq .type
 
 {EXIT_CODES}"""
 
@@ -58,7 +59,8 @@ percentiles are exact to 10 %.
 \b
 Examples:
   interlock runs stats --since 30d --by day
-  interlock runs stats --since 7d --by pipeline,outcome --pipeline 'orders-*'
+  interlock runs stats --since 7d --by pipeline,outcome
+  interlock runs stats --owner commerce-data --by hour --since 1d --json
 
 {EXIT_CODES}"""
 
@@ -70,6 +72,7 @@ INPUTS_HELP = f"""Print the inputs of runs as JSON, one run a line.
 Examples:
   interlock runs inputs --state failed --since 7d
   interlock runs inputs --pipeline orders-daily --since 1d | jq .inputs
+  interlock runs inputs --error timeout --since 2w
 
 {EXIT_CODES}"""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted, passed
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.operations.records import EndRecord, RunRecord, as_json
@@ -43,6 +44,8 @@ async def run_list(screen: Screen, access: StoreAccess, request: ListRequest) ->
             cursor = page.next
             if cursor is None or len(shown) >= request.limit:
                 break
+        if not shown and (code := await say_if_unknown(screen, tables, request.wanted)) is not None:
+            return code
     end = EndRecord(count=len(shown), complete=cursor is None, next=cursor)
     if request.as_json:
         for record in shown:
@@ -68,6 +71,8 @@ async def run_inputs(screen: Screen, access: StoreAccess, request: ListRequest) 
             cursor = page.next
             if cursor is None or count >= request.limit:
                 break
+        if not count and (code := await say_if_unknown(screen, tables, request.wanted)) is not None:
+            return code
     screen.record(as_json(EndRecord(count=count, complete=cursor is None, next=cursor)))
     return Exit.DONE
 

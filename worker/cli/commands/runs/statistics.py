@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.time.timestamps import format_utc
@@ -19,6 +20,8 @@ async def run_statistics(
     chosen = dimensions(by)
     async with access.tables() as tables:
         page = await RunStatistics(tables).of(wanted, access.clock.now(), chosen)
+        if not page.total.runs and (code := await say_if_unknown(screen, tables, wanted)) is not None:
+            return code
     if is_json:
         for record in (*page.records, page.total):
             screen.record(as_json(record))
