@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from consumers.streams.settle import OnFailure
-from worker.app.readers import DUTIES as BY_TABLE
 from worker.config import settings as settings_module
 from worker.config.environment import Setting
+from worker.config.lease_roles import DUTIES as BY_TABLE
 from worker.config.roles import Role
 from worker.config.setting_values import FAILURE_POLICIES, FOLLOWED
 from worker.config.settings import (

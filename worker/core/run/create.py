@@ -25,8 +25,8 @@ from worker.core.run.facts import (
     SignalOverdue,
     TriggerRequested,
 )
-from worker.core.run.reruns import REPLAY
-from worker.core.run.state import STATE_WORDS, Outcome, Run, State
+from worker.core.run.reruns import REPLAY, budget_for
+from worker.core.run.state import STATE_WORDS, Budget, Deletion, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
@@ -35,7 +35,13 @@ TRIGGER = "trigger"
 TRIGGER_DEADLINE = "trigger-deadline"
 
 
-def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
+def decide_create(
+    pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, deletion: Deletion | None = None
+) -> Decision:
+    """Decide whether a fact creates a run. After a deletion, only a person's new request does."""
+    if deletion is not None and not _is_new_request(fact, deletion):
+        deleted = f"{deletion.by} deleted the run at {format_utc(deletion.at)} ({deletion.reason})"
+        return ignore(f"{deleted}; only a request starts it again: `interlock trigger` or `rerun`")
     match fact:
         case RunTriggered() | RerunRequested() | TriggerRequested() | SignalOverdue() if pipeline.dry_run:
             return ignore(f"{pipeline.id} is in dry run, so no job starts")
@@ -58,6 +64,17 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
             return waive_only(fact, "there is no run to cancel")
         case _:
             return ignore(f"{type(fact).__name__}: there is no such run")
+
+
+def _is_new_request(fact: Fact, deletion: Deletion) -> bool:
+    """Return whether a person asks for the run since its deletion; Interlock's own requests are older."""
+    match fact:
+        case RerunRequested(reason=reason) if budget_for(reason) is Budget.DRIFT:
+            return False
+        case RerunRequested(identity=identity) | TriggerRequested(identity=identity):
+            return identity not in deletion.handled
+        case _:
+            return False
 
 
 def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> Decision | None:
@@ -90,7 +107,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
-        EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
+        EmitEvent(
+            type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}", detail={"reason": fact.reason}
+        ),
         EvaluateNow(),
     )
 

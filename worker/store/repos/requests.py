@@ -19,6 +19,7 @@ from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import (
     TTL,
     Absent,
+    Check,
     Condition,
     Delete,
     Equals,
@@ -93,7 +94,7 @@ def rerun_request_of(row: Row) -> RerunRequest:
         id=loose_text(row, "id"),
         supersede=row.get("supersede") is True,
         note=loose_text(row, "note"),
-        by=loose_text(row, "by"),
+        by=loose_text(row, "requestedBy"),
         via=loose_text(row, "via"),
     )
 
@@ -104,7 +105,7 @@ def cancel_request_of(row: Row) -> CancelRequest:
         requested_at=loose_text(row, "requestedAt"),
         id=loose_text(row, "id"),
         waive_sla=row.get("waiveSla") is True,
-        by=loose_text(row, "by"),
+        by=loose_text(row, "requestedBy"),
         via=loose_text(row, "via"),
     )
 
@@ -168,9 +169,20 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
     return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
 
 
+def removal_writes(key: RunKey, rerun: RerunRequest | None, cancel: CancelRequest | None) -> list[Write]:
+    """Build the writes that remove both requests of a run as they were seen; stale if one was written since."""
+    seen = ((keys.rerun_request_sk(key), rerun), (keys.cancel_request_sk(key), cancel))
+    return [
+        Check(TableName.CONTROL, _key(key, sk), _still(None))
+        if request is None
+        else Delete(TableName.CONTROL, _key(key, sk), _still(request))
+        for sk, request in seen
+    ]
+
+
 def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
     said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
-    author = {"by": request.by or None, "via": request.via or None}
+    author = {"requestedBy": request.by or None, "via": request.via or None}
     return Put(TableName.CONTROL, without_none({"PK": at.pk, "SK": at.sk, **said, **author, **more}), _still(seen))
 
 
