@@ -1,4 +1,4 @@
-"""Wiring of the web server: the API and the health pages as one application, behind one guard.
+"""Wiring of the web server: the console, the API and the health pages as one application, behind one guard.
 
 FastAPI and uvicorn are loaded only where something is served: they take longer to load than most commands take.
 """
@@ -55,18 +55,35 @@ async def open_health(stack: AsyncExitStack, setting: str, listen: str, health: 
 async def open_web(
     stack: AsyncExitStack, settings: Settings, *, tables: Tables, clock: Clock, health: WorkerHealth, meters: Meters
 ) -> Address:
-    """Serve the API and the health pages until `stack` closes. Raises `ConfigError`."""
+    """Serve the console, the API and the health pages until `stack` closes. Raises `ConfigError`."""
     from worker.web.api.application import make_api  # noqa: PLC0415
     from worker.web.api.context import ApiContext  # noqa: PLC0415
+    from worker.web.console.application import make_console, with_console  # noqa: PLC0415
+    from worker.web.console.console import Console  # noqa: PLC0415
+    from worker.web.console.links import Links  # noqa: PLC0415
+    from worker.web.console.problem_pages import ProblemPages  # noqa: PLC0415
     from worker.web.guard import Guard  # noqa: PLC0415
     from worker.web.server import WebServer  # noqa: PLC0415
 
     rules = access_rules(settings, await _tokens(settings, clock))
     address = rules.address
-    api = make_api(ApiContext(tables=tables, clock=clock))
+    context = ApiContext(tables=tables, clock=clock)
+    console = Console(
+        context=context,
+        links=Links.below(settings.web.public_url),
+        can_sign_in=bool(rules.tokens),
+        is_read_only=rules.is_read_only,
+    )
+    app = with_console(make_api(context), make_console(console))
     # Where health has the same address, its pages stay as open as they are elsewhere.
     is_shared = settings.telemetry.health == settings.web.listen
-    guard = Guard(api, rules, HealthPages(health, meters), metrics_are_public=is_shared)
+    guard = Guard(
+        app,
+        rules,
+        HealthPages(health, meters),
+        metrics_are_public=is_shared,
+        problem_page=ProblemPages(console),
+    )
     server = WebServer(address, guard, setting=WEB)
     served = await server.start()
     stack.push_async_callback(server.stop)

@@ -9,18 +9,19 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from worker.core.errors import WorkerError
 from worker.runtime.ids import random_id
 from worker.runtime.logs import logger
 from worker.web.access import READS, AccessRules, Caller
-from worker.web.asgi import Header, Message, Receive, Scope, Send, WebApp, header
+from worker.web.asgi import Header, Message, Receive, Scope, Send, WebApp, header, respond
 from worker.web.health import METRICS, PROBES
-from worker.web.problems import ProblemType, WebProblem, problem_of, send_problem
+from worker.web.problems import ProblemType, WebProblem, problem_headers, problem_of, send_problem
 
 CALLER: Final = "caller"  # the names of values in a request's state
 REQUEST_ID: Final = "request_id"
+HTML: Final = "text/html; charset=utf-8"
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CSP: Final = (
@@ -34,6 +35,9 @@ _SECURITY: Final[tuple[Header, ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE: Final[Header] = (b"cache-control", b"private, no-store")
+
+# Returns a problem as a page, or None for a request that was not for a page.
+ProblemPage: TypeAlias = Callable[[Scope, WebProblem, str], str | None]
 
 _log = logger()
 
@@ -63,8 +67,9 @@ class Guard:
         metrics_are_public: bool = False,
         limits: WebLimits | None = None,
         new_id: Callable[[], str] = random_id,
+        problem_page: ProblemPage | None = None,
     ) -> None:
-        self._app, self._rules, self._health = app, rules, health
+        self._app, self._rules, self._health, self._problem_page = app, rules, health, problem_page
         self._open_paths = PROBES | ({METRICS} if metrics_are_public else set[str]())
         self._limits, self._new_id = limits or WebLimits(), new_id
         self._turns = asyncio.Semaphore(self._limits.handlers_max)
@@ -73,7 +78,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # neither lifespan nor websockets are used
-        exchange = _Exchange(scope, send, self._limits.send_s, self._request_id(scope))
+        exchange = _Exchange(scope, send, self._limits.send_s, self._request_id(scope), self._problem_page)
         try:
             await self._serve(scope, receive, exchange)
         except WebProblem as problem:
@@ -117,6 +122,7 @@ class Guard:
                 exchange.limit = limit
                 await self._app(scope, replay.receive, exchange.send)
         finally:
+            exchange.limit = None  # it has ended: the response to an error comes after it
             self._turns.release()
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
@@ -151,8 +157,11 @@ class Guard:
 class _Exchange:
     """One request's response: adds the fixed headers, and bounds how long a client may take to read."""
 
-    def __init__(self, scope: Scope, send: Send, send_s: float, request_id: str) -> None:
+    def __init__(
+        self, scope: Scope, send: Send, send_s: float, request_id: str, problem_page: ProblemPage | None
+    ) -> None:
         self._scope, self._send, self._send_s, self.request_id = scope, send, send_s, request_id
+        self._problem_page = problem_page
         self.limit: asyncio.Timeout | None = None
         self._has_begun = False
 
@@ -175,8 +184,12 @@ class _Exchange:
         closing = problem.kind in {ProblemType.TOO_LARGE, ProblemType.TOO_SLOW}
         if closing:  # the rest of the body is still to come, and nobody reads it
             problem.headers = {**problem.headers, "Connection": "close"}
+        page = self._problem_page(self._scope, problem, self.request_id) if self._problem_page else None
         with suppress(_Unread):
-            await send_problem(self.send, problem, self.request_id)
+            if page is None:
+                await send_problem(self.send, problem, self.request_id)
+            else:
+                await respond(self.send, problem.kind.value.status, page.encode(), HTML, problem_headers(problem))
 
     def _fixed(self, message: Message) -> list[Header]:
         named = {name for name, _ in message.get("headers", ())}

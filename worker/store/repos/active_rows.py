@@ -9,8 +9,8 @@ from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.time.timestamps import parse_rfc3339
 from worker.runtime.concurrency import gather_bounded
-from worker.store.rows import loose_text
-from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
+from worker.store.rows import first_rows, loose_text
+from worker.store.table import ACTIVE, Prefix, Row, TableName, Tables, query_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +42,34 @@ class ActiveRows:
         """Yield one of the `ACTIVE_BUCKETS`. The index lags: a row may be missing, or may already have ended."""
         bucket = keys.active_bucket(number)
         async for row in query_all(self._tables, TableName.CONTROL, bucket, index=ACTIVE):
-            named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
-            if named is not None:
-                owner = row.get("owner")
-                yield ActiveRow(
-                    kind=named[0],
-                    key=named[1],
-                    owner=SessionId(owner) if isinstance(owner, str) else None,
-                    state=str(row.get("state", "")),
-                    since=str(row.get("since", "")),
-                    due_at=_due_at(row),
-                )
+            if (found := _active_row(row)) is not None:
+                yield found
+
+    async def some(self, kind: RowKind, each_max: int) -> tuple[list[ActiveRow], bool]:
+        """Return at most `each_max` active rows of a kind from each bucket; False if there are more."""
+
+        async def listed(number: int) -> list[Row]:
+            bucket, begin = keys.active_bucket(number), Prefix(kind)
+            return await first_rows(self._tables, TableName.CONTROL, bucket, sk=begin, index=ACTIVE, limit=each_max + 1)
+
+        buckets = await gather_bounded([partial(listed, number) for number in range(keys.ACTIVE_BUCKETS)])
+        rows = [found for bucket in buckets for row in bucket[:each_max] if (found := _active_row(row))]
+        return rows, all(len(bucket) <= each_max for bucket in buckets)
+
+
+def _active_row(row: Row) -> ActiveRow | None:
+    named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+    if named is None:
+        return None
+    owner = row.get("owner")
+    return ActiveRow(
+        kind=named[0],
+        key=named[1],
+        owner=SessionId(owner) if isinstance(owner, str) else None,
+        state=str(row.get("state", "")),
+        since=str(row.get("since", "")),
+        due_at=_due_at(row),
+    )
 
 
 def _due_at(row: Row) -> datetime | None:

@@ -95,6 +95,14 @@ class Events:
             if stored is not None:
                 yield stored
 
+    async def newest_of_type(self, event_type: str, since: datetime, limit: int) -> list[StoredEvent]:
+        """Return the last events of one type over all pipelines since a time, latest first. May lag behind."""
+        span = Between(keys.millis(since), _END_OF_TIME)
+        rows = await first_rows(
+            self._tables, TableName.EVENTS, event_type, sk=span, index=EVENT_TYPES, reverse=True, limit=limit
+        )
+        return _events(rows)
+
 
 def _put(event: Event, *, out: bool) -> Put:
     row = {

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from worker.config.render import to_mapping
-from worker.config.versions import Unusable, Version
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
@@ -18,12 +17,12 @@ from worker.operations.records import PipelineRecord, RunRecord, as_json
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import RunQueries
-from worker.store.repos.pauses import pause_key, pause_of
-from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import sensor_of
-from worker.store.table import LISTS, Between, Row, TableName
-from worker.web.api.context import ApiContext, Context
+from worker.store.table import LISTS
+from worker.web.api.context import Context
 from worker.web.api.parameters import Paging, PipelineName, require_pipeline, require_version, unknown_pipeline
+from worker.web.api.pipeline_lists import list_rows, pipeline_records, stored_config_of
 from worker.web.api.redaction import without_secrets
 from worker.web.api.responses import listing, page, record
 from worker.web.api.schemas import (
@@ -37,7 +36,6 @@ from worker.web.problems import ProblemType, WebProblem
 
 DAYS_MAX: Final = 366
 PLANNED_MAX: Final = 1_000
-_LAST: Final = "\U0010ffff"
 
 pipelines_router = APIRouter(tags=["pipelines"])
 
@@ -46,69 +44,11 @@ pipelines_router = APIRouter(tags=["pipelines"])
 async def list_pipelines(request: Request, context: Context, query: Annotated[Paging, Query()]) -> Response:
     """List the pipelines in the store, in order of their id."""
     after = str(read_cursor(query.cursor, "pipelines").get("after", "")) if query.cursor else ""
-    rows, has_more = await _rows(context, keys.PIPELINES, "", after, query.limit, is_list=True)
-    stored = [each for row in rows if (each := _stored(row))]
-    records = [as_json(each) for each in await _records(context, stored)]
+    rows, has_more = await list_rows(context, keys.PIPELINES, "", after, query.limit, is_list=True)
+    stored = [each for row in rows if (each := stored_config_of(row))]
+    records = [as_json(each) for each in await pipeline_records(context, stored)]
     following = write_cursor("pipelines", {"after": str(rows[-1][LISTS.sort])}) if has_more else None
     return page(request, records, following)
-
-
-async def _rows(
-    context: ApiContext, partition: str, prefix: str, after: str, limit: int, *, is_list: bool = False
-) -> tuple[list[Row], bool]:
-    """Return the next rows of a partition or a list by sort key, and whether there are more."""
-    sort = LISTS.sort if is_list else "SK"
-    begin = after or prefix
-    span = Between(begin, f"{prefix}{_LAST}") if begin else None
-    found: list[Row] = []
-    cursor: str | None = None
-    while len(found) <= limit:
-        read = await context.tables.query(
-            TableName.CONTROL,
-            partition,
-            sk=span,
-            index=LISTS if is_list else None,
-            limit=limit + 2 - len(found),  # one that was shown already, one to see whether there are more
-            cursor=cursor,
-        )
-        found += [row for row in read.rows if not after or str(row[sort]) != after]
-        cursor = read.cursor
-        if cursor is None:
-            break
-    return found[:limit], len(found) > limit
-
-
-def _stored(row: Row) -> StoredConfig | None:
-    pipeline, config = keys.pipeline_of(str(row["PK"])), row.get("config")
-    return None if pipeline is None else StoredConfig(pipeline, config if isinstance(config, str) else None)
-
-
-async def _records(context: ApiContext, stored: list[StoredConfig]) -> list[PipelineRecord]:
-    rows = await context.tables.get_many(TableName.CONTROL, [pause_key(each.pipeline) for each in stored])
-    now = context.clock.now()
-    paused = {key.pk for key, row in rows.items() if (pause := pause_of(row)) and not pause.is_over(now)}
-    records: list[PipelineRecord] = []
-    for each in stored:
-        records.append(await _record(context, each, is_paused=pause_key(each.pipeline).pk in paused))
-        await asyncio.sleep(0)  # a configuration that is read for the first time takes a millisecond or two
-    return records
-
-
-async def _record(context: ApiContext, stored: StoredConfig, *, is_paused: bool) -> PipelineRecord:
-    match await context.versions.deployed_of(stored):
-        case Unusable(problems=problems):
-            return PipelineRecord(id=stored.pipeline, paused=is_paused, errors=problems)
-        case Version(pipeline=pipeline, config_hash=config_hash):
-            return PipelineRecord(
-                id=stored.pipeline,
-                owner=pipeline.owner or None,
-                description=pipeline.description or None,
-                schedules=[schedule.id for schedule in pipeline.schedules],
-                job=pipeline.job.type.value if pipeline.job else None,
-                config=config_hash,
-                dry_run=pipeline.dry_run,
-                paused=is_paused,
-            )
 
 
 @pipelines_router.get("/pipelines/{pipeline}", summary="Show a pipeline", response_model=PipelineDetail)
@@ -117,7 +57,7 @@ async def show_pipeline(context: Context, pipeline: PipelineName) -> Response:
     stored = await Pipelines(context.tables).get(PipelineId(pipeline))
     if stored is None:
         raise await unknown_pipeline(context, pipeline)
-    [found] = await _records(context, [stored])
+    [found] = await pipeline_records(context, [stored])
     version = await context.versions.in_force_of(stored)
     configuration = None if version is None else without_secrets(to_mapping(version.pipeline))
     return record({"pipeline": as_json(found), "configuration": configuration})
@@ -176,7 +116,9 @@ async def pipeline_sensors(
     """List the sensors of one pipeline, in order of their key."""
     bound = f"sensors\x1f{pipeline}\x1f{query.prefix}"
     after = str(read_cursor(query.cursor, bound).get("after", "")) if query.cursor else ""
-    rows, has_more = await _rows(context, keys.pipeline_pk(pipeline), keys.sensor_sk(query.prefix), after, query.limit)
+    rows, has_more = await list_rows(
+        context, keys.pipeline_pk(pipeline), keys.sensor_sk(query.prefix), after, query.limit
+    )
     if not rows and query.cursor is None:
         await require_pipeline(context, pipeline)
     sensors = [sensor for row in rows if (sensor := sensor_of(row))]
@@ -194,7 +136,7 @@ async def pipeline_versions(
     await require_pipeline(context, pipeline)
     bound, prefix = f"versions\x1f{pipeline}", keys.config_version_sk("")
     after = str(read_cursor(query.cursor, bound).get("after", "")) if query.cursor else ""
-    rows, has_more = await _rows(context, keys.pipeline_pk(pipeline), prefix, after, query.limit)
+    rows, has_more = await list_rows(context, keys.pipeline_pk(pipeline), prefix, after, query.limit)
     current = await context.versions.current(PipelineId(pipeline))
     in_force = None if current is None else current.config_hash
     hashes = [str(row["SK"]).removeprefix(prefix) for row in rows]

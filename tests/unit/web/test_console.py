@@ -1,0 +1,426 @@
+"""The console's pages: what each shows, how hostile text is shown, and how much each may read."""
+
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+from html import unescape
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.builders.cli_runs import key_of, version_hash
+from tests.support.worlds.console import MORNING, YESTERDAY, ConsoleWorld, a_console_world, fill_store
+from tests.support.worlds.web import OPERATOR, VIEWER
+from tests.support.worlds.web import rules as access_rules
+from worker.core.model.events import Event, EventType
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.state import Outcome, Run, State
+from worker.operations.runs.attention import AttentionKind, AttentionReader
+from worker.store.repos.events import event_write
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs, run_key
+from worker.store.repos.sensors import Sensors
+from worker.store.table import Equals, Put, TableName
+from worker.web.access import AccessMode
+from worker.web.console import console as console_module
+from worker.web.console.links import Links, is_own_path, is_web_address
+from worker.web.console.overview_page import count_text
+
+TEMPLATES = Path(console_module.__file__).parent / "templates"
+WAITING = f"/runs/orders-daily/stream/{YESTERDAY}"
+FAILED = f"/runs/ledger-close/stream/{YESTERDAY}"
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\u202eevil\u2066" + "x" * 100_000
+
+
+@pytest.fixture
+async def world() -> AsyncGenerator[ConsoleWorld]:
+    async with a_console_world() as made:
+        await fill_store(made.tables, days=4)
+        yield made
+
+
+def text_of(response: httpx.Response) -> str:
+    """The page as a reader sees it: without tags, and with one space between words."""
+    body = re.sub(r"<(style|title)[^>]*>.*?</\1>", " ", response.text, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+async def page(world: ConsoleWorld, path: str, token: str | None = None) -> str:
+    response = await world.get(path, token)
+    assert response.status_code == 200, response.text
+    return text_of(response)
+
+
+# --- the run page -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_waiting_run_says_why_it_waits_and_what_makes_it_run(world: ConsoleWorld) -> None:
+    text = await page(world, WAITING)
+
+    assert "waiting for 1h 12m" in text
+    assert "late 1h 10m" in text
+    assert "due 06:00 CET" in text
+    assert "Blocked by rules: 0 of 2 conditions hold" in text
+    assert "orders-export.rows 950 at least 1000 orders-export#2027-03-22 05:58 CET" in text
+    assert "rows=1000 status=complete updatedAt=2027-03-23T04:58:00Z --period 2027-03-22" in text
+    assert "interlock sensor put orders-daily customer-snapshot updatedAt=$(date -u +%Y-%m-%dT%H:%M:%SZ)" in text
+    assert "SLA_BREACH missed its deadline at 06:00 CET event" in text
+
+
+async def test_a_failed_run_shows_its_three_attempts(world: ConsoleWorld) -> None:
+    response = await world.get(FAILED)
+    text = text_of(response)
+
+    assert "failed 8m 00s ago" in text
+    assert "interlock rerun ledger-close 2027-03-22" in text
+    assert [f'id="a{number}"' in response.text for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert response.text.count('class="bar running bad"') == 3
+    assert "exit code 75: the exchange rates cannot be had at the moment" in text
+    assert "exit code 1: KeyError 'fx'" in text
+
+
+async def test_a_completed_run_says_so(world: ConsoleWorld) -> None:
+    text = await page(world, "/runs/orders-daily/stream/2027-03-21")
+
+    assert "✓ completed" in text
+    assert "✓ deadline met" in text
+    assert "To make it run" not in text
+
+
+async def test_a_run_that_does_not_exist_yet_is_explained(world: ConsoleWorld) -> None:
+    text = await page(world, "/runs/orders-daily/stream/2027-03-23")
+
+    assert "no run yet" in text
+    assert "write orders-export.status" in text
+    assert "interlock sensor put orders-daily orders-export status=complete rows=1000 --period 2027-03-23" in text
+
+
+async def test_a_run_whose_row_cannot_be_read_shows_the_problem(world: ConsoleWorld) -> None:
+    key = key_of("2027-03-21", "orders-daily")
+    row = await world.tables.get(TableName.CONTROL, run_key(key))
+    assert row is not None
+    broken = {**row, "createdAt": "last week"}
+    await world.tables.commit(Put(TableName.CONTROL, broken, Equals("version", 1)))
+
+    text = await page(world, "/runs/orders-daily/stream/2027-03-21")
+
+    assert "? unreadable" in text
+    assert "'createdAt'" in text
+    assert "unreadable" in await page(world, "/pipelines/orders-daily")
+
+
+NOWHERE = [
+    f"/runs/nobody/stream/{YESTERDAY}",
+    f"/runs/orders-daily/nightly/{YESTERDAY}",
+    "/runs/orders-daily/stream/yesterday",
+    f"/runs/..%2F/stream/{YESTERDAY}",
+    "/pipelines/nobody",
+    "/pipelines/orders-daily?schedule=nightly",
+    "/nowhere",
+    "/static/0/console.css",
+    "/runs",
+]
+
+
+async def test_what_does_not_exist_is_a_page_that_says_so(world: ConsoleWorld) -> None:
+    for path in NOWHERE:
+        response = await world.get(path)
+
+        assert response.status_code == 404, path
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
+        assert "To the overview" in response.text
+
+
+async def test_a_program_gets_a_problem_document_where_a_browser_gets_a_page(world: ConsoleWorld) -> None:
+    async with world.browser(Accept="application/json") as client:
+        response = await client.get("/nowhere")
+
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_pipeline_whose_configuration_cannot_be_used_shows_its_problems(world: ConsoleWorld) -> None:
+    await Pipelines(world.tables).put(PipelineId("broken"), "pipeline: {id: broken}\nschedule: 7\n")
+
+    assert "The deployed configuration is invalid" in await page(world, "/pipelines/broken")
+    assert "the deployed configuration is invalid" in await page(world, f"/runs/broken/stream/{YESTERDAY}")
+    assert "bad configuration" in await page(world, "/pipelines")
+
+
+async def test_an_active_run_is_renewed_and_an_ended_one_is_not(world: ConsoleWorld) -> None:
+    assert 'http-equiv="refresh"' in (await world.get(WAITING)).text
+    assert 'http-equiv="refresh"' not in (await world.get(FAILED)).text
+
+
+# --- pipelines and overview -------------------------------------------------------------------------------------------
+
+
+async def test_a_pipeline_shows_its_runs_and_what_comes_next(world: ConsoleWorld) -> None:
+    response = await world.get("/pipelines/orders-daily")
+    text = text_of(response)
+
+    assert "commerce-data glue job" in text
+    assert response.text.count('class="cell ') == 4
+    assert 'aria-label="4 runs: ' in response.text
+    assert "2027-03-23 when its sensor arrives 2027-03-24 06:00 CET" in text
+    assert "orders-export#2027-03-22" in text
+
+
+async def test_the_list_of_pipelines_has_pages(world: ConsoleWorld) -> None:
+    for number in range(60):
+        await Pipelines(world.tables).put(PipelineId(f"many-{number:02}"), f"pipeline: {{id: many-{number:02}}}\n")
+
+    first = await world.get("/pipelines")
+    [following] = re.findall(r'href="(/pipelines\?cursor=[^"]+)"', first.text)
+    second = await world.get(unescape(following))
+
+    names = re.findall(r'href="/pipelines/([^"?]+)"', first.text + second.text)
+    assert len(names) == 66
+    assert len(set(names)) == 66
+    assert "cursor=" not in second.text
+
+
+async def test_the_overview_lists_each_run_once_in_the_first_section_that_fits(world: ConsoleWorld) -> None:
+    response = await world.get("/")
+    text = text_of(response)
+
+    sections = ["Breached, not completed", "Failed in", "Missed in", "Stuck", "Due in"]
+    places = [text.index(each) for each in sections]
+    assert places == sorted(places)
+    named = re.findall(r'href="/runs/([^/]+)/', response.text)
+    assert named == ["orders-daily", "ledger-close", "fraud.scores", "customer-snapshot", "stock-levels"]
+    assert "4 need attention" in text
+    assert "orders-export.rows is 950, which is not at least 1000, and 1 more" in text
+
+
+async def test_an_empty_store_has_nothing_that_needs_attention() -> None:
+    async with a_console_world() as world:
+        text = await page(world, "/")
+
+        assert "Nothing needs attention" in text
+        assert "No worker is running" in text
+        assert "There is no pipeline in the store" in await page(world, "/pipelines")
+
+
+async def test_a_breach_of_a_run_that_completed_since_needs_nobody(world: ConsoleWorld) -> None:
+    run = await Runs(world.tables).load(key_of(YESTERDAY, "orders-daily"))
+    assert isinstance(run, Run)
+    await Runs(world.tables).save(
+        replace(run, state=State.COMPLETED, outcome=Outcome.SUCCEEDED, since=MORNING, window_ends_at=None)
+    )
+
+    assert "Breached" not in await page(world, "/")
+
+
+# --- hostile text -----------------------------------------------------------------------------------------------------
+
+
+async def _hostile(world: ConsoleWorld) -> None:
+    """Text of others at every place where a page shows some."""
+    key, version = key_of("2027-03-20", "fraud.scores"), await version_hash(world.tables, "fraud.scores")
+    known = await Runs(world.tables).load(key)
+    assert isinstance(known, Run)
+    job = {"id": HOSTILE[:500], "url": "javascript:alert(1)"}
+    state = {"state": State.FAILED_FINAL, "outcome": Outcome.FAILED}
+    await Runs(world.tables).save(replace(known, reason=HOSTILE, job=job, job_type=HOSTILE[:50], **state))  # pyright: ignore[reportArgumentType]
+    waiting = Run(
+        key=key_of(YESTERDAY, "fraud.scores"),
+        run_id="hostile",
+        config_hash=version,
+        created_at=MORNING,
+        since=MORNING,
+        timeout_at=MORNING.replace(hour=20),
+        reason=HOSTILE,
+    )
+    await Runs(world.tables).save(waiting)
+    await Sensors(world.tables).put(PipelineId("fraud.scores"), "ready", {"status": HOSTILE, HOSTILE[:90]: 1})
+    for period in ("2027-03-20", YESTERDAY):
+        event = Event(
+            id=f"e{period}",
+            type=EventType.SLA_BREACH,
+            at=MORNING,
+            pipeline="fraud.scores",
+            schedule="stream",
+            period=period,
+            message=HOSTILE,
+        )
+        await world.tables.commit(event_write(event))
+
+
+PAGES = [
+    "/",
+    "/pipelines",
+    "/pipelines/fraud.scores",
+    "/runs/fraud.scores/stream/2027-03-20",
+    f"/runs/fraud.scores/stream/{YESTERDAY}",
+    WAITING,
+    FAILED,
+    "/nowhere",
+    "/pipelines/%3Cimg%20src=x%20onerror=alert(1)%3E",
+]
+
+
+async def test_hostile_text_is_shown_as_text(world: ConsoleWorld) -> None:
+    await _hostile(world)
+
+    for path in PAGES:
+        response = await world.get(path, OPERATOR)
+        assert "<img" not in response.text, path
+        assert "<script" not in response.text, path
+        assert "</script" not in response.text, path
+        assert 'href="javascript:' not in response.text, path
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", response.text), path
+        assert len(response.text) < 200_000, path
+
+
+async def test_a_long_text_is_cut_and_says_so(world: ConsoleWorld) -> None:
+    await _hostile(world)
+
+    text = await page(world, "/runs/fraud.scores/stream/2027-03-20")
+
+    assert "<img src=x onerror=alert(1)></script>" in text
+    assert "[U+202E]evil" in text
+    assert "more characters)" in text
+
+
+def test_no_template_turns_off_escaping() -> None:
+    texts = {each.name: each.read_text() for each in TEMPLATES.iterdir()}
+
+    assert len(texts) > 5
+    for name, text in texts.items():
+        assert not re.search(r"\|\s*safe\b|autoescape|Markup", text), name
+        assert not re.search(r"\sstyle=|\son\w+=|<script|javascript:", text), name
+
+
+# --- headers, access and links ----------------------------------------------------------------------------------------
+
+
+async def test_every_page_has_the_strict_policy_and_is_not_kept(world: ConsoleWorld) -> None:
+    for path in PAGES:
+        response = await world.get(path, OPERATOR)
+
+        policy = response.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'"), path
+        assert "unsafe" not in policy
+        assert response.headers["cache-control"] == "private, no-store"
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_every_link_leads_somewhere(world: ConsoleWorld) -> None:
+    links: set[str] = set()
+    for path in PAGES[:-2]:
+        response = await world.get(path, OPERATOR)
+        links |= {unescape(each) for each in re.findall(r'href="([^"#]+)', response.text)}
+
+    assert len(links) > 30
+    for link in sorted(links):
+        found = await world.get(link, OPERATOR)
+        assert found.status_code in {200, 303}, link
+
+
+async def test_static_files_are_kept_for_good_under_their_hash(world: ConsoleWorld) -> None:
+    response = await world.get("/")
+    [link] = re.findall(r'rel="stylesheet" href="([^"]+)"', response.text)
+
+    file = await world.get(link)
+
+    assert re.fullmatch(r"/static/[0-9a-f]{16}/console.css", link)
+    assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert file.headers["content-type"] == "text/css; charset=utf-8"
+    assert len(file.content) < 16_000
+
+
+async def test_links_are_below_the_path_of_the_public_address() -> None:
+    async with a_console_world(base="/interlock") as world:
+        await fill_store(world.tables, days=2)
+        response = await world.get(WAITING)
+
+    links = re.findall(r'(?:href|action)="([^"#]+)', response.text)
+    assert links
+    assert all(link.startswith("/interlock/") for link in links), links
+
+
+async def test_a_browser_is_asked_for_a_token_and_returns_to_its_page() -> None:
+    async with a_console_world(access=access_rules(mode=AccessMode.TOKEN)) as world:
+        refused = await world.get(WAITING)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Basic ")
+        assert "commerce-data" not in refused.text
+
+    async with a_console_world() as world:
+        assert (await world.get("/signin?to=/pipelines")).status_code == 401
+        assert (await world.get("/signin?to=/pipelines", VIEWER)).headers["location"] == "/pipelines"
+        for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil.example"):
+            async with world.browser(VIEWER) as client:
+                response = await client.get("/signin", params={"to": elsewhere})
+            assert response.headers["location"] == "/"
+
+
+def test_only_own_paths_and_web_addresses_become_links() -> None:
+    assert is_own_path("/runs/a/b/2027-03-22")
+    assert not is_own_path("//evil.example")
+    assert is_web_address("https://eu-west-1.console.aws.amazon.com/glue")
+    assert not is_web_address("javascript:alert(1)")
+    assert not is_web_address("data:text/html,x")
+    assert Links("/x").to("pipelines", "a/b c", q="1&2") == "/x/pipelines/a%2Fb%20c?q=1%262"
+
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "requests_max", "rows_max"),
+    [
+        (WAITING, 40, 60),
+        (FAILED, 40, 60),
+        ("/pipelines/orders-daily", 16, 110),
+        ("/pipelines", 30, 480),
+        ("/", 220, 520),
+    ],
+)
+async def test_a_page_reads_no_more_than_its_bound(
+    world: ConsoleWorld, path: str, requests_max: int, rows_max: int
+) -> None:
+    await world.get(path)  # parsed configurations are kept
+    world.clock.advance(timedelta(seconds=30))  # what viewers share is read again
+    world.tables.requests = 0
+    world.tables.rows.clear()
+
+    await world.get(path)
+
+    assert 0 < world.tables.requests <= requests_max
+    assert world.tables.rows["read"] <= rows_max
+    assert world.tables.rows["written"] == 0
+
+
+async def test_any_number_of_viewers_cost_one_reading_of_the_overview(world: ConsoleWorld) -> None:
+    await world.get("/")
+    before = world.tables.requests
+
+    for _ in range(5):
+        await world.get("/")
+
+    assert world.tables.requests == before
+
+
+async def test_the_overview_says_at_least_where_its_bounds_cut(world: ConsoleWorld) -> None:
+    for number in range(300):
+        run = Run(
+            key=key_of("2027-03-23", f"busy-{number}"),
+            run_id=f"busy-{number}",
+            config_hash="deleted",
+            created_at=MORNING,
+            since=MORNING,
+            timeout_at=MORNING.replace(hour=20),
+        )
+        await Runs(world.tables).save(run)
+
+    whole = await AttentionReader(world.tables).read(MORNING)
+    cut = await AttentionReader(world.tables, active_each_max=2).read(MORNING)
+
+    assert count_text(whole.active) == "303"
+    assert re.fullmatch(r"at least 1\d\d", count_text(cut.active))
+    waiting = cut.sections[AttentionKind.WAITING]
+    assert (len(waiting.items), waiting.is_exact) == (10, False)
+    assert "10 of 300" in await page(world, "/")

@@ -1,0 +1,57 @@
+"""The console as one application: its pages, its static files, and how it shares an address with the API."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from worker.web.asgi import Receive, Scope, Send, WebApp
+from worker.web.console.action_pages import pipeline_action_page, run_action_page
+from worker.web.console.console import Console
+from worker.web.console.overview_page import OverviewCache, overview_page
+from worker.web.console.pipeline_page import pipeline_page
+from worker.web.console.pipelines_page import pipelines_page
+from worker.web.console.problem_pages import API
+from worker.web.console.run_page import run_page
+from worker.web.console.sign_in import sign_in
+from worker.web.problems import ProblemType, WebProblem
+
+ConsolePage: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
+
+# The shapes of paths are a contract: alerts and people keep links.
+PAGES: Final[dict[str, ConsolePage]] = {
+    "/pipelines": pipelines_page,
+    "/pipelines/{pipeline}": pipeline_page,
+    "/signin": sign_in,
+    "/runs/{pipeline}/{schedule}/{period}": run_page,
+}
+
+FORMS: Final[dict[str, ConsolePage]] = {
+    "/pipelines/{pipeline}/{action}": pipeline_action_page,
+    "/runs/{pipeline}/{schedule}/{period}/{action}": run_action_page,
+}
+
+
+def make_console(console: Console) -> WebApp:
+    """Return the pages as an application. What goes wrong in one is raised: the guard answers."""
+    routes = [Route(path, partial(page, console)) for path, page in PAGES.items()]
+    forms = [Route(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
+    overview = Route("/", partial(overview_page, console, cache=OverviewCache()))
+    static = Route("/static/{version}/{name}", console.static.serve)
+    return Router([overview, *routes, *forms, static], redirect_slashes=False, default=_nothing)
+
+
+def with_console(api: WebApp, console: WebApp) -> WebApp:
+    """Return one application: the API below its own path, the console elsewhere."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (api if str(scope["path"]).startswith(API) else console)(scope, receive, send)
+
+    return serve
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  an ASGI application
+    raise WebProblem(ProblemType.NOT_FOUND, "there is no such page")

@@ -1,0 +1,86 @@
+"""What the pages of the console share: the store, links, templates, and who looks."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from worker.web.access import AccessRole, Caller
+from worker.web.api.context import ApiContext, RequestAuthor
+from worker.web.console.links import Links
+from worker.web.console.static_files import StaticFiles
+from worker.web.console.wording import clock_text, moment_text, plain, status_badge
+from worker.web.guard import CALLER, REQUEST_ID
+
+NAVIGATION: Final = (("", "Overview"), ("pipelines", "Pipelines"))
+# What a page says after an action, by the member `done` of its query.
+DONE: Final = {
+    "rerun": "The rerun is requested: a worker answers within seconds, and the history shows it.",
+    "cancel": "The cancellation is requested: a worker answers within seconds, and the history shows it.",
+    "pause": "The pipeline is paused.",
+    "resume": "The pipeline is resumed.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Console:
+    """Renders pages. `can_sign_in`: there are tokens. `is_read_only`: nobody may change anything."""
+
+    context: ApiContext
+    links: Links = field(default_factory=Links)
+    can_sign_in: bool = False
+    is_read_only: bool = False
+    static: StaticFiles = field(default_factory=StaticFiles)
+    _templates: Environment = field(init=False)
+
+    def __post_init__(self) -> None:
+        templates = Environment(
+            loader=PackageLoader("worker.web.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=plain,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        templates.filters["moment"] = moment_text
+        object.__setattr__(self, "_templates", templates)
+
+    def author(self, request: Request) -> RequestAuthor:
+        state = request.scope["state"]
+        return RequestAuthor(caller=state[CALLER], request_id=state[REQUEST_ID])
+
+    def may_act(self, request: Request) -> bool:
+        return not self.is_read_only and self.author(request).caller.role is AccessRole.OPERATOR
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+        """Return a page; its template gets `values`, and what every page has."""
+        caller = self.author(request).caller
+        path = request.scope["path"]
+        done = request.query_params.get("done", "")
+        text = self.render(template, caller=caller, path=path, done=done, may_act=self.may_act(request), **values)
+        return HTMLResponse(text, status)
+
+    def render(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> str:  # noqa: ANN401
+        now: datetime = values.pop("now", None) or self.context.clock.now()
+        zone = values.pop("zone", UTC)
+        common: dict[str, Any] = {
+            "NAVIGATION": NAVIGATION,
+            "DONE": DONE,
+            "done": "",
+            "links": self.links,
+            "static": self.static,
+            "status_badge": status_badge,
+            "caller": caller,
+            "path": path,
+            "now": now,
+            "zone": zone,
+            "clock": partial(clock_text, now=now, zone=zone),
+            "can_sign_in": self.can_sign_in and (caller is None or caller.role is not AccessRole.OPERATOR),
+            "refresh_s": None,
+            "may_act": False,
+        }
+        return self._templates.get_template(template).render({**common, **values})

@@ -1,0 +1,197 @@
+"""The page of one run: why it runs or does not, its attempts, and everything recorded about it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.run_names import rerun_command
+from worker.core.model.values import Json, show
+from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word
+from worker.core.time.periods import Period
+from worker.operations.explain.explanation import Condition
+from worker.operations.pipelines.lookup import suggestion
+from worker.operations.records import AttemptRecord
+from worker.operations.runs.history import HistoryEntry
+from worker.operations.runs.run_records import attempt_records, deadline_record
+from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
+from worker.store.repos.run_data import RunData
+from worker.web.api.parameters import ID
+from worker.web.api.redaction import without_secrets
+from worker.web.console.console import Console
+from worker.web.console.gantt import GanttChart, gantt_chart
+from worker.web.console.links import is_web_address
+from worker.web.console.wording import Badge, deadline_badge, gate_badge, span, status_badge
+from worker.web.problems import ProblemType, WebProblem
+
+REFRESH_S: Final = 10
+HISTORY_SHOWN_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class GateLine:
+    """GateLine is a row of the explanation: a gate with its sentence, or one of its conditions."""
+
+    badge: Badge
+    name: str
+    sentence: str
+    conditions: Sequence[Condition]
+
+
+@dataclass(frozen=True, slots=True)
+class DataText:
+    """DataText is the data of one input or output, as indented JSON."""
+
+    name: str
+    text: str
+
+
+async def run_page(console: Console, request: Request) -> Response:
+    key = run_key_of(request)
+    now = console.context.clock.now()
+    view = await require_view(console, key, now)
+    run, zone = view.run, zone_of(view)
+    is_active = is_under_way(run)
+    inputs, outputs = await _data(console, view)
+    newest = list(reversed(view.history))
+    return console.page(
+        request,
+        "run.html",
+        now=now,
+        zone=zone,
+        refresh_s=REFRESH_S if is_active else None,
+        key=key,
+        view=view,
+        badge=status_badge(_word(view)),
+        since=_since(run, now),
+        deadline=deadline_badge(deadline_record(view.watch), now),
+        gates=_gates(view),
+        chart=_chart(view, now, zone),
+        attempts=_attempts(run),
+        history=newest[:HISTORY_SHOWN_MAX],
+        history_total=len(newest),
+        inputs=inputs,
+        outputs=outputs,
+        actions=run_actions(view),
+        rerun_line=rerun_command(key, view.version.pipeline) if view.version and view.schedule else "",
+        show=show,
+        title_of=_title,
+        is_web_address=is_web_address,
+        outcome_badge=_outcome_badge,
+    )
+
+
+def run_key_of(request: Request) -> RunKey:
+    """Return the run that a path names. Raises `WebProblem` for names that no run can have."""
+    names = request.path_params
+    period = Period.parse(names["period"]) or Period.parse_compact(names["period"])
+    if period is None or not (re.match(ID, names["pipeline"]) and re.match(ID, names["schedule"])):
+        raise WebProblem(ProblemType.NOT_FOUND, "a run is named by pipeline, schedule and period: 2027-03-22")
+    return RunKey(PipelineId(names["pipeline"]), ScheduleId(names["schedule"]), period)
+
+
+async def require_view(console: Console, key: RunKey, now: datetime) -> RunView:
+    view = await RunViews(console.context.tables).load(key, now)
+    if view is None:
+        hint = await suggestion(console.context.tables, key.pipeline)
+        what = f"there is no pipeline {key.pipeline} with a schedule {key.schedule} in the store"
+        raise WebProblem(ProblemType.UNKNOWN_PIPELINE, f"{what}; {hint}" if hint else what)
+    return view
+
+
+def run_actions(view: RunView) -> tuple[str, ...]:
+    """Return what an operator can ask for: the forecast on the next page says what will come of it."""
+    if view.version is None or view.schedule is None or view.is_unreadable:
+        return ()
+    is_active = isinstance(view.run, Run) and not view.run.is_ended
+    resume_or_pause = "pause" if view.pause is None else "resume"
+    return ("rerun", *(("cancel",) if is_active else ()), resume_or_pause)
+
+
+def zone_of(view: RunView) -> tzinfo:
+    return view.schedule.zone if view.schedule else UTC
+
+
+def is_under_way(run: ViewedRun | None) -> bool:
+    match run:
+        case Run():
+            return not run.is_ended
+        case ForeignRun():
+            return run.status == Status.RUNNING
+        case DryRun():
+            return run.state is DryState.EVALUATING
+        case None:
+            return True  # it may be created at any time
+
+
+def _word(view: RunView) -> str | None:
+    if view.is_unreadable:
+        return "unreadable"
+    return None if view.run is None else status_word(view.run, is_paused=view.pause is not None)
+
+
+def _since(run: ViewedRun | None, now: datetime) -> str:
+    match run:
+        case Run(is_ended=True):
+            return f"{span(now - run.since)} ago"
+        case Run() | DryRun():
+            return f"for {span(now - run.since)}"
+        case _:
+            return ""
+
+
+def _gates(view: RunView) -> list[GateLine]:
+    findings = view.explanation.findings if view.explanation else ()
+    return [
+        GateLine(gate_badge(each.passage.word), each.gate.value, each.sentence, each.conditions) for each in findings
+    ]
+
+
+def _chart(view: RunView, now: datetime, zone: tzinfo) -> GanttChart | None:
+    return gantt_chart(view.run, view.watch, now, zone) if isinstance(view.run, Run) else None
+
+
+def _attempts(run: ViewedRun | None) -> Sequence[AttemptRecord]:
+    return list(reversed(list(attempt_records(run)))) if isinstance(run, Run) else ()
+
+
+def _outcome_badge(attempt: AttemptRecord) -> Badge:
+    match attempt.outcome:
+        case None:
+            return Badge("…", "active", "running")
+        case "succeeded":
+            return Badge("✓", "succeeded", "completed")
+        case "cancelled" | "superseded" as word:
+            return Badge("\u2013", word, "waiting")
+        case word:
+            return Badge("✕", word, "failed")
+
+
+def _title(entry: HistoryEntry) -> str:
+    return entry.status or entry.title or entry.what
+
+
+async def _data(console: Console, view: RunView) -> tuple[list[DataText], DataText | None]:
+    if not isinstance(view.run, Run):
+        return [], None
+    stored = RunData(console.context.tables)
+    inputs, outputs = await stored.inputs([view.key]), await stored.outputs([view.key])
+    found = inputs.get(view.key)
+    shown = [
+        DataText(name, _json(each.data) if each.data is not None else f"too large to keep: {each.size} bytes")
+        for name, each in (found.inputs.items() if found else ())
+    ]
+    result = outputs.get(view.key)
+    is_current = result is not None and result.attempt == view.run.attempt
+    return shown, DataText("outputs", _json(result.outputs)) if result and is_current else None
+
+
+def _json(data: Mapping[str, Json]) -> str:
+    return json.dumps(without_secrets(data), indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,112 @@
+"""How the console shows values: statuses with glyphs, times with their zone, durations, and texts of others."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from worker.operations.records import DeadlineRecord
+
+TEXT_MAX: Final = 4_000
+# What changes the direction of the text around it: shown by name, so that no value can rearrange the page.
+_BIDI: Final = {
+    number: f"[U+{number:04X}]" for number in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
+}
+# Also what a browser may not show at all.
+_CONTROLS: Final = {number: f"[U+{number:04X}]" for number in range(0x20) if chr(number) not in "\t\n\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """Badge is a word with a glyph and a colour, so that none of the three is needed alone."""
+
+    glyph: str
+    word: str
+    tone: str
+
+
+_STATUSES: Final = {
+    "waiting": ("○", "waiting"),
+    "starting": ("◔", "running"),
+    "running": ("▶", "running"),
+    "stopping": ("■", "running"),
+    "completed": ("✓", "completed"),
+    "failed": ("✕", "failed"),
+    "cancelled": ("\u2013", "waiting"),
+    "missed": ("∅", "breached"),
+    "paused": ("‖", "stuck"),
+    "dry run": ("◌", "waiting"),
+    "unreadable": ("?", "stuck"),
+}
+
+
+def status_badge(word: str | None) -> Badge:
+    """Return the badge of a status; a word of another system is shown as it is."""
+    if word is None:
+        return Badge("·", "no run yet", "waiting")
+    glyph, tone = _STATUSES.get(word, ("⇄", "waiting"))
+    return Badge(glyph, word, tone)
+
+
+def gate_badge(word: str) -> Badge:
+    return {
+        "passed": Badge("✓", "passed", "completed"),
+        "blocked": Badge("✕", "blocked", "failed"),
+    }.get(word, Badge("?", word, "stuck"))
+
+
+def deadline_badge(deadline: DeadlineRecord | None, now: datetime) -> Badge | None:
+    """Return how a deadline stands: its verdict, else how long is left or how late it is."""
+    if deadline is None:
+        return None
+    match deadline.verdict:
+        case "met":
+            return Badge("✓", "deadline met", "completed")
+        case "breached":
+            return Badge("◆", "deadline missed", "breached")
+        case "waived":
+            return Badge("\u2013", "deadline waived", "waiting")
+        case _:
+            pass
+    left = deadline.breach_at - now
+    if left < timedelta(0):
+        return Badge("◆", f"late {span(-left)}", "breached")
+    if deadline.warning_at is not None and now >= deadline.warning_at:
+        return Badge("!", f"deadline in {span(left)}, warned", "stuck")
+    return Badge("◷", f"deadline in {span(left)}", "waiting")
+
+
+def span(duration: timedelta) -> str:
+    """Return a duration in its two largest units: `2d 4h`, `3h 02m`, `41m`, `12s`."""
+    seconds = max(0, int(duration.total_seconds()))
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours}h" if hours else f"{days}d"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    if minutes:
+        return f"{minutes}m {seconds:02d}s" if minutes < 10 else f"{minutes}m"
+    return f"{seconds}s"
+
+
+def moment_text(at: datetime, zone: tzinfo = UTC) -> str:
+    """Return a time with its zone: `2027-03-22 06:00:00 CET`."""
+    return f"{at.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def clock_text(at: datetime, now: datetime, zone: tzinfo = UTC) -> str:
+    """Return a time with its zone, without the date if that is today's: `06:00 CET`."""
+    local = at.astimezone(zone)
+    is_today = local.date() == now.astimezone(zone).date()
+    return f"{local:%H:%M %Z}" if is_today else f"{local:%Y-%m-%d %H:%M %Z}"
+
+
+def plain(value: object) -> object:
+    """Return a text as a page may show it: cut with a note, and with marks of direction by name."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    cut = value[:TEXT_MAX]
+    left = len(value) - len(cut)
+    shown = cut.translate(_BIDI).translate(_CONTROLS)
+    return f"{shown} … ({left:,} more characters)" if left else shown
