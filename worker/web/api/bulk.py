@@ -12,7 +12,6 @@ from worker.config.settings import GROUP
 from worker.core.errors import WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
-from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.bulk.execution import BulkRequests, BulkSpec, RunForecast
 from worker.operations.bulk.preview_token import (
@@ -38,9 +37,9 @@ from worker.web.api.context import ApiContext, Author, Context
 from worker.web.api.parameters import RunName, unknown_run
 from worker.web.api.responses import record
 from worker.web.api.schemas import ApiModel, Reason
+from worker.web.api.submissions import OUR_REASONS
 from worker.web.problems import ProblemType, WebProblem
 
-OUR_REASONS: Final = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # the reason decides which budget is charged
 AT_ONCE_MAX: Final = 4  # operations that one server carries out at a time
 SHOWN_MAX: Final = 1_000
 
