@@ -77,7 +77,7 @@ class SignalChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence=f"the signals and requests of {pipeline} are looked at again",
+                sentence=f"the trigger sensors and requests of {pipeline} are checked again",
                 act=partial(self._reconcile, pipeline),
                 is_routine=True,
             )

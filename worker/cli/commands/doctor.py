@@ -228,8 +228,8 @@ Examples:
 
 \b
 Exit codes:
-  0  nothing is wrong; something may be worth a look
-  1  something is wrong, and the output says what to do
+  0  no check failed; there may be warnings
+  1  a check failed; the output says what to do
   2  the command or the settings are wrong
 """
 
