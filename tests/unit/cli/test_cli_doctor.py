@@ -168,6 +168,7 @@ def test_a_setting_that_is_mistyped_is_worth_a_look(here: Path, monkeypatch: pyt
     [
         ({"INTERLOCK_HTTP_ALLOW": "*"}, "INTERLOCK_HTTP_ALLOW"),
         ({"INTERLOCK_HEALTH": "8080"}, "INTERLOCK_HEALTH"),
+        ({"INTERLOCK_WEB": "0.0.0.0:8040"}, "INTERLOCK_WEB"),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1"}, "INTERLOCK_ALERTS"),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_ALERTS": "chanel: x"}, "INTERLOCK_ALERTS"),
         ({"INTERLOCK_SENSORS_QUEUE": "https://sqs.example.com/1/q"}, "INTERLOCK_INBOX"),
