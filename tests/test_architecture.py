@@ -62,10 +62,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "worker.cli.commands.configure",
         "worker.cli.commands.control",
         "worker.cli.commands.web",
-        "worker.cli.demo",
-        "worker.cli.plan",
-        "worker.cli.run",
     ),
+    ("worker.cli.demo", "worker.cli.plan", "worker.cli.run"),
     ("worker.cli",),
 )
 WIDTH_MAX = 26
