@@ -22,8 +22,6 @@ _NANOSECONDS = {
 }
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
 _WHOLE = re.compile(rf"[+-]?(?:0|(?:{_PART.pattern})+)", re.ASCII)
-_DAYS = re.compile(r"(?:(?P<weeks>\d{1,6})w)?(?:(?P<days>\d{1,6})d)?(?P<rest>[^wd]*)", re.ASCII)
-_DAYS_MAX = 36_500
 _NANOSECONDS_END = 2**63
 _TEXT_MAX = 64
 
@@ -41,19 +39,6 @@ def parse_duration(text: str) -> timedelta | None:
         return None
     microseconds = ceil(nanoseconds / 1000)
     return timedelta(microseconds=-microseconds if is_negative else microseconds)
-
-
-def parse_span(text: str) -> timedelta | None:
-    """Read a duration that may count days and weeks, as in `7d`, `2w` or `1d12h`; None if it is not one.
-
-    A day has 24 hours here. Pipeline files accept no days, because their readers of the Lambda edition do not.
-    """
-    found = _DAYS.fullmatch(text)
-    if found is None or not (found["weeks"] or found["days"]):
-        return parse_duration(text)
-    rest = parse_duration(found["rest"]) if found["rest"] else timedelta()
-    days = 7 * int(found["weeks"] or 0) + int(found["days"] or 0)
-    return None if rest is None or days > _DAYS_MAX else timedelta(days=days) + rest
 
 
 def format_duration(duration: timedelta) -> str:

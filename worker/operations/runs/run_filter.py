@@ -10,7 +10,7 @@ from typing import Final
 from worker.core.errors import Rejected
 from worker.core.run.state import CANCELLED, STATE_WORDS, ForeignRun, Outcome, Run, State, status_word
 from worker.core.sla.state import SlaWatch, Verdict
-from worker.core.time.durations import parse_span
+from worker.core.time.durations import parse_duration
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store.repos.runs import UnreadableRow
 
@@ -167,7 +167,7 @@ def window_of(wanted: RunFilter, now: datetime) -> Window:
 
 
 def _time(name: str, text: str, now: datetime) -> datetime:
-    ago = parse_span(text)
+    ago = parse_duration(text)
     if ago is not None:
         return now - abs(ago)
     at = parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from worker.core.model.events import Event, EventType
-from worker.core.time.durations import parse_span
+from worker.core.time.durations import parse_duration
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.operations.records import EventRecord, as_json
 from worker.operations.runs.cursors import BadCursor, read_cursor, write_cursor
@@ -104,7 +104,7 @@ def _name(event: Event) -> str:
 
 
 def _time(text: str, now: datetime) -> datetime:
-    age = parse_span(text)
+    age = parse_duration(text)
     at = now - abs(age) if age is not None else parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")
     if at is None:
         raise WebProblem(ProblemType.BAD_REQUEST, f"{text!r} is not a time; write 24h, 7d or 2027-03-22T06:00:00Z")
