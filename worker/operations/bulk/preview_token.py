@@ -1,4 +1,4 @@
-"""Preview tokens: what a person previewed, signed, so that exactly this and nothing else is then carried out."""
+"""Preview tokens: what a person previewed, signed, so that exactly this is then carried out."""
 
 import base64
 import hmac
@@ -20,12 +20,12 @@ _SIGNATURE_BYTES: Final = 24
 
 
 class BadPreviewToken(Rejected):
-    """BadPreviewToken: a token that this installation did not sign, that has expired, or is another person's."""
+    """BadPreviewToken: a token that is not signed here, has expired, or is another person's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewClaim:
-    """Holds what was previewed. `bulk_id` is of the operation that the token starts, so that it starts only one."""
+    """Holds what was previewed. `bulk_id` names the one operation that the token starts."""
 
     bulk_id: str
     wanted: BulkSpec

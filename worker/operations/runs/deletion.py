@@ -1,4 +1,4 @@
-"""Deletes ended runs: the run with all rows about it in one commit, with the event that says who and why.
+"""Deletes ended runs: all rows about a run in one commit, with an event that says who and why.
 
 A row remains that says that the run was deleted, so that no late or repeated record starts it again. Only a request
 does. With `forget`, no such row remains.
@@ -55,7 +55,7 @@ class CannotDelete(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionSpec:
-    """Describes a deletion as a person requests it. Without `version`, whatever version is found is deleted."""
+    """Describes a deletion as a person requests it. Without `version`, any version is deleted."""
 
     reason: str
     with_history: bool = False
@@ -65,7 +65,7 @@ class DeletionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionOutcome:
-    """Holds what a deletion did. `was_deleted`: the run had been deleted before; only what was left is removed."""
+    """Holds what a deletion did. `was_deleted`: the run itself had been deleted before."""
 
     key: RunKey
     was_deleted: bool
@@ -182,7 +182,7 @@ class RunDeletion:
     # --- history ------------------------------------------------------------------------------------------------------
 
     async def _delete_history(self, key: RunKey) -> int:
-        """Delete the job log and the record of reruns; return how many rows. Its events stay until they expire."""
+        """Delete the job log and the record of reruns; return how many rows. Events stay."""
         found = [row async for row in self._history(key)]
         for begin in range(0, 0 if self._is_rehearsed else len(found), BATCH):
             await self._tables.commit(*(Delete(table, at) for table, at in found[begin : begin + BATCH]))

@@ -1,4 +1,4 @@
-"""Finds the output of a run's job: on this machine for command jobs, otherwise where its target keeps it."""
+"""Finds the output of a run's job: on this machine, otherwise where its target keeps it."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class JobAttempt:
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """Holds lines of an output that are safe to show, and the position after them. `is_cut`: some are left out."""
+    """Holds lines that are safe to show, and the position after them. `is_cut`: some are left out."""
 
     lines: list[str]
     end: int

@@ -1,4 +1,4 @@
-"""Lists what happened to runs from their events: reruns, replays and late data, of one pipeline or of all."""
+"""Lists reruns, replays and late data from events, of one pipeline or of all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
