@@ -99,7 +99,7 @@ class BulkRequests:
             return RunForecast(key, Forecast(Prospect.REFUSED, str(error)))
 
     async def _settled(self, operation: BulkOperation, key: RunKey) -> BulkRunResult:
-        """Request a change of one run exactly once, even if others carry out the same operation."""
+        """Request a change of one run exactly once, even if another process carries out the operation too."""
         for tried in range(TRIES_MAX):
             try:
                 return await self._request(operation, key)

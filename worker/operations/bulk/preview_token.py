@@ -1,4 +1,4 @@
-"""Preview tokens: what a person previewed, signed, so that exactly this is carried out."""
+"""Preview tokens: what a person previewed, signed, so that exactly this is then carried out."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""Deletes ended runs: the run, all rows about it and the event of the deletion in one commit.
+"""Deletes ended runs: all rows about a run in one commit, with an event that says who and why.
 
 A row remains that says that the run was deleted, so that no late or repeated record starts it again. Only a request
 does. With `forget`, no such row remains.
@@ -65,7 +65,7 @@ class DeletionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionOutcome:
-    """Holds what a deletion did. `was_deleted`: the run had been deleted before."""
+    """Holds what a deletion did. `was_deleted`: the run itself had been deleted before."""
 
     key: RunKey
     was_deleted: bool

@@ -1,4 +1,4 @@
-"""Finds the output of a run's job: on this machine for commands, otherwise at its target."""
+"""Finds the output of a run's job: on this machine, otherwise where its target keeps it."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -170,7 +170,7 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
 
 
 def removal_writes(key: RunKey, rerun: RerunRequest | None, cancel: CancelRequest | None) -> list[Write]:
-    """Build the writes that remove both requests of a run, unless one was written since."""
+    """Build the writes that remove both requests of a run; stale if one was written since."""
     seen = ((keys.rerun_request_sk(key), rerun), (keys.cancel_request_sk(key), cancel))
     return [
         Check(TableName.CONTROL, _key(key, sk), _still(None))

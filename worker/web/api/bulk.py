@@ -1,4 +1,4 @@
-"""Bulk operations over HTTP: a preview, a start by its signed token, and the progress."""
+"""Bulk operations over HTTP: a preview, the start of exactly what was previewed, and its progress."""
 
 import asyncio
 from collections import Counter
@@ -48,7 +48,7 @@ _log = logger()
 
 
 class BulkFilter(ApiModel):
-    """Which runs, as in `GET /runs`. At least one member is required."""
+    """Which runs, as in `GET /runs`. At least one member is needed."""
 
     state: list[str] = Field(default=[], max_length=20)
     outcome: list[str] = Field(default=[], max_length=20)
@@ -88,7 +88,7 @@ class BulkForecastDocument(ApiModel):
 
 
 class BulkPreviewDocument(ApiModel):
-    """A preview. `token` starts it with `POST /bulk` until `expiresAt`."""
+    """A preview. `token` starts it until `expiresAt`. `leftOut` says what is not selected."""
 
     type: Literal["bulkPreview"]
     action: Literal["rerun", "cancel"]
@@ -288,7 +288,7 @@ async def _key(context: ApiContext) -> bytes:
 
 
 async def _carry_out(context: ApiContext, by: Requester, operation: BulkOperation, turns: asyncio.Semaphore) -> None:
-    """Make the requests after the response was sent. The same token continues an interrupted operation."""
+    """Make the requests after the response was sent. If the server ends, the token continues them."""
     async with turns:
         try:
             results = await BulkRequests(context.tables, context.clock, by).execute(operation)
