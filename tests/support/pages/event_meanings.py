@@ -111,7 +111,6 @@ FIELDS: Final[Fields] = {
     "role": Field("the role of the person or program", "operator"),
     "requestId": Field("the id of the request", "01HTB5K0M3"),
     "forecast": Field("the predicted answer", "accepted"),
-    "by": Field("the person or program", "ana"),
     "action": Field("what was requested", "rerun"),
     "actionHint": Field("what a person can do", "fix the cause, then rerun it"),
     "attempt": Field("the number of the attempt", 2),
