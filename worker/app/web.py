@@ -1,4 +1,4 @@
-"""Wiring of the web server: the console, the API and the health pages as one application, behind one guard.
+"""Wires the web server: console, API and health pages as one application, behind one guard.
 
 FastAPI and uvicorn are loaded only where something is served: they take longer to load than most commands take.
 """
@@ -92,7 +92,7 @@ async def open_web(
 
 
 def access_rules(settings: Settings, tokens: str) -> AccessRules:
-    """Return who may use the API. Raises `ConfigError` if the settings would leave it open to other machines."""
+    """Return who may use the API. Raises `ConfigError` if it would be open to other machines."""
     return AccessRules(
         address=parse_address(WEB, settings.web.listen),
         mode=AccessMode(settings.web.auth),

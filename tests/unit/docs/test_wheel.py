@@ -55,4 +55,4 @@ def test_the_files_of_a_first_project_are_in_the_wheel() -> None:
 
 
 def test_every_module_is_in_the_wheel() -> None:
-    assert {"worker/cli/main.py", "consumers/outbox/relay.py", "scheduler/duty.py"} <= set(in_wheel())
+    assert {"worker/cli/main.py", "consumers/outbox/relay.py", "scheduler/scheduler_lease.py"} <= set(in_wheel())

@@ -154,7 +154,7 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _access_rules(settings: Settings) -> object:
-    """Check the address and the tokens of the HTTP API; only a worker reads tokens that are a managed secret."""
+    """Check the address and tokens of the HTTP API; only a worker reads tokens in a managed secret."""
     from worker.app.web import access_rules  # noqa: PLC0415
     from worker.jobs.secrets import MANAGED  # noqa: PLC0415
     from worker.web.addresses import parse_address  # noqa: PLC0415
