@@ -50,6 +50,19 @@ _REQUEST: Final = {
     "sentence": "what happens, or why not",
     "remedy": "what to do instead; null if nothing",
 }
+_BULK_RUN: Final = {**_RUN, "sentence": "what happens, or why not; null if not known any more"}
+_BULK_MORE: Final = {
+    "bulk": "the id of the bulk operation",
+    "result": "`requested` or `rejected`",
+    "prospect": "with `--dry-run`: `accepted`, `waits` (for the end of a pause), `refused` or `nothing`",
+    "remedy": "with `--dry-run`: what to do instead; null if nothing",
+}
+_LISTED: Final = {
+    "at": "when it happened",
+    **_RUN,
+    "message": "what happened, in a sentence",
+    "detail": "further fields of the event",
+}
 _SPAN: Final = {"from": "the first day", "to": "the last day"}
 _SENSOR: Final = {"pipeline": "the pipeline's id", "key": "the sensor's key", "data": "its fields"}
 
@@ -294,6 +307,66 @@ RECORDS: Final[Sequence[Record]] = (
     Record(("schedule missed",), "missed", "one for each missed run", _TIME),
     Record(("sensor put", "sensor get", "sensor list"), "sensor", "one for each sensor", _SENSOR),
     Record(("sensor remove",), "removed", "the sensor that was removed", _SENSOR),
+    Record(
+        ("runs rerun", "runs cancel"),
+        "bulk",
+        "first, unless `--dry-run`",
+        {"id": "the id for `--resume`", "action": "`rerun` or `cancel`", "runs": "how many runs it is about"},
+    ),
+    Record(("runs rerun",), "rerun", "one for each run", {**_BULK_RUN, **_BULK_MORE}, frozenset(_BULK_MORE)),
+    Record(("runs cancel",), "cancel", "one for each run", {**_BULK_RUN, **_BULK_MORE}, frozenset(_BULK_MORE)),
+    Record(
+        ("runs rerun", "runs cancel"),
+        "end",
+        "the last record",
+        {
+            "count": "how many runs",
+            "complete": "whether every matching run was selected and dealt with",
+            "accepted": "with `--dry-run`: how many would be accepted",
+            "requested": "how many were requested",
+        },
+        frozenset({"accepted", "requested"}),
+    ),
+    Record(
+        ("runs delete",),
+        "deletion",
+        "one record",
+        {
+            **_RUN,
+            "deleted": "whether it was deleted; false with `--dry-run`",
+            "wasDeleted": "whether it had been deleted before",
+            "rows": "how many rows about the run were removed",
+            "historyRows": "how many rows of its job log and rerun record were removed",
+            "forgotten": "whether the next change of its sensor starts it again",
+        },
+    ),
+    Record(("reruns list",), "rerun", "one for each", {**_LISTED, "accepted": "false if it was rejected"}),
+    Record(("replays list",), "replay", "one for each", {**_LISTED, "accepted": "false if it was rejected"}),
+    Record(("late-data list",), "lateData", "one for each", _LISTED),
+    Record(
+        ("reruns list", "replays list", "late-data list"),
+        "end",
+        "the last record",
+        {"count": "how many were listed", "complete": "false if the list was cut", "next": "always null"},
+    ),
+    Record(
+        ("logs",),
+        "output",
+        "one for each line",
+        {"attempt": "the attempt that printed it", "line": "the line, without secrets and control characters"},
+    ),
+    Record(
+        ("logs",),
+        "location",
+        "if the output is not on this machine",
+        {"attempt": "the attempt", "location": "where the output is; null if no job is known"},
+    ),
+    Record(
+        ("logs",),
+        "truncated",
+        "before the output, if earlier lines are left out",
+        {"what": "what was cut", "shown": "how many lines follow"},
+    ),
     Record(("rerun",), "rerun", "one record", {**_REQUEST, "reason": "the reason given"}),
     Record(("cancel",), "cancel", "one record", {**_REQUEST, "reason": "the reason given"}),
     Record(

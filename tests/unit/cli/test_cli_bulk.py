@@ -122,13 +122,15 @@ def test_an_interrupted_operation_is_continued_by_its_id() -> None:
     in_store(put)
 
     wrong = interlock("runs", "cancel", "--reason", "x", "--resume", "abc", "--yes")
-    result = interlock(*RERUN, "--resume", "abc", "--yes")
+    result = interlock("runs", "rerun", "--resume", "abc", "--yes")  # as the command itself says
+    silent = interlock("runs", "rerun", "--state", "failed", "--yes")
     again = interlock(*RERUN, "--resume", "abc", "--yes")
 
     assert wrong.exit_code == 2
     assert "there is no bulk cancel 'abc'" in wrong.stderr
     assert "3 reruns requested" in result.stdout
     assert "3 reruns requested" in again.stdout
+    assert (silent.exit_code, "a reason has 1 to 500 characters" in silent.stderr) == (2, True)
     assert [each.reason for day in DAYS if (each := asked(day))] == ["earlier"] * 3
 
 

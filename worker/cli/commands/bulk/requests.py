@@ -248,12 +248,12 @@ CANCEL_HELP = f"""Cancel many runs: stop their jobs and do not retry them.
 Examples:
   interlock runs cancel --state waiting --owner finance --reason "no data"
   interlock runs cancel --pipeline "orders-*" --reason "upgrade" --dry-run
-  interlock runs cancel --resume 4f1c0d2a9b7e6c53 --reason "upgrade" --yes
+  interlock runs cancel --resume 4f1c0d2a9b7e6c53 --yes
 
 {BULK_EXIT_CODES}"""
 
 Since = Annotated[str, typer.Option("--since", metavar="TIME", help="Only runs that ended since this time or age.")]
-Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
+Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts. Required.", show_default=False)]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making requests.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
 Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Continue an interrupted bulk operation.")]
@@ -263,7 +263,7 @@ Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Cont
 def rerun_runs(
     context: typer.Context,
     *,
-    reason: Why,
+    reason: Why = "",
     state: States = None,
     outcome: Outcomes = None,
     pipeline: PipelineGlob = "",
@@ -291,7 +291,7 @@ def rerun_runs(
 def cancel_runs(
     context: typer.Context,
     *,
-    reason: Why,
+    reason: Why = "",
     state: States = None,
     outcome: Outcomes = None,
     pipeline: PipelineGlob = "",
@@ -327,7 +327,8 @@ class _Options:
 
 def _start(context: typer.Context, store: str | None, resume: str | None, options: _Options) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        if read_reason(options.wanted.reason) in OUR_REASONS:
+        # A resumed operation keeps its own reason.
+        if resume is None and read_reason(options.wanted.reason) in OUR_REASONS:
             raise ConfigError(f"the reason {options.wanted.reason!r} is the worker's own; say why in other words")
         command = BulkCommand(
             wanted=options.wanted,
