@@ -35,7 +35,7 @@ types: $(VENV)/.dev
 	$(BIN)/basedpyright
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -22,6 +23,20 @@ LAST_DIGEST_S: Final = 1.0  # limit for the last digest: a console that is not r
 WriteLine: TypeAlias = Callable[[Severity, str], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleLine:
+    severity: Severity
+    text: str
+
+
+# Returns the line of an event; None: the event gets none.
+LineOf: TypeAlias = Callable[[Event], Awaitable[ConsoleLine | None]]
+
+
+async def plain_line(event: Event) -> ConsoleLine:
+    return ConsoleLine(severity_of(event.type, event.detail), alert_line(event))
+
+
 class ConsoleAlerts:
     """Writes each event once. If `digest_every` is None, each success gets a line of its own.
 
@@ -29,8 +44,14 @@ class ConsoleAlerts:
     when it is counted: a crash of the process loses its digest, but not the event.
     """
 
-    def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
-        self._write, self._clock, self._digest_every = write, clock, digest_every
+    def __init__(
+        self,
+        write: WriteLine,
+        clock: Clock,
+        digest_every: timedelta | None = DIGEST_EVERY,
+        line_of: LineOf = plain_line,
+    ) -> None:
+        self._write, self._clock, self._digest_every, self._line_of = write, clock, digest_every, line_of
         self.line = RetryingWriter("standard output", clock)
         self._told = RecentIds()
         self._successes: Counter[str] = Counter()
@@ -43,8 +64,8 @@ class ConsoleAlerts:
         if severity is Severity.SUCCESS and self._digest_every is not None:
             self._successes[event.type] += 1
             self._pipelines[event.pipeline] += 1
-        else:
-            await self._say(severity, alert_line(event))
+        elif (line := await self._line_of(event)) is not None:
+            await self._say(line.severity, line.text)
         self._told.add(event.id)  # last: an event that was cancelled while it waited is written when it arrives again
 
     async def run(self) -> None:

@@ -20,7 +20,7 @@ COLUMNS: Final = 120
 PATIENCE_S: Final = 100.0  # a command takes one second, and many times that on a busy machine
 LOOK_AGAIN_S: Final = 0.05
 Found = TypeVar("Found")
-_LOG_LINE: Final = re.compile(r"\S+Z \[[a-z]+ *\] ")
+_LOG_LINE: Final = re.compile(r"\d\d:\d\d:\d\d \[[a-z]+ *\] ")
 _CONTROL: Final = re.compile(r"\x1b\[(?P<number>[0-9;?]*)(?P<letter>[A-Za-z])|(?P<move>[\r\n])|(?P<text>[^\x1b\r\n]+)")
 
 

@@ -21,6 +21,7 @@ NOT_RUN = {
     "get-started/tutorial.md": 1,
     "how-to/alerts-to-slack.md": 2,
     "how-to/glue-with-iam.md": 2,
+    "how-to/http-api.md": 2,
     "how-to/migrate.md": 1,
     "how-to/s3-files.md": 2,
     "how-to/test-rules-in-ci.md": 2,

@@ -18,7 +18,7 @@ WORKER: Final = "background worker"
 _VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "DATE"),
-    (re.compile(r"\b\d\d:\d\d\b"), "CLOCK"),
+    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "CLOCK"),
     (re.compile(r"\bil-[0-9a-f]{40}\b"), "TOKEN"),
     (re.compile(r"\b[0-9a-f]{12,16}\b"), "ID"),
     (re.compile(r"\b(\d+h )?(\d+m )?\d+(\.\d+)?(ms|s|m|h)\b"), "DURATION"),

@@ -6,6 +6,7 @@ after every step it checks what must hold whatever happens.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -47,6 +48,7 @@ from worker.core.run.facts import (
     StopPending,
     StopRefused,
     TimerFired,
+    TriggerRequested,
 )
 from worker.core.run.machine import decide, evolve
 from worker.core.run.next_wakeup import next_due
@@ -273,6 +275,13 @@ class World:
         request = f"{reason}-{luck}"
         self.feed(RerunRequested(key=KEY, birth=BIRTH, identity=request, reason=reason, supersede=luck % 2 == 0))
 
+    def trigger(self, luck: int) -> None:
+        before = self.run
+        self.feed(TriggerRequested(key=KEY, birth=BIRTH, identity=f"by-hand-{luck}", reason="by mail", by="mia"))
+        if before is not None:
+            assert self.run is not None
+            assert replace(self.run, handled=before.handled, owner=before.owner) == before, "the run was not left alone"
+
     def cancel(self, luck: int) -> None:
         self.feed(CancelRequested(reason="no longer wanted"))
 
@@ -322,6 +331,7 @@ ACTIONS: dict[str, Callable[[World, int], None]] = {
     "leap": World.leap,
     "rerun": World.rerun,
     "cancel": World.cancel,
+    "trigger": World.trigger,
     "report": World.report,
     "post-run": World.post_run,
     "repeat": World.repeat,

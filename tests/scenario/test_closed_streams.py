@@ -52,8 +52,14 @@ COMMANDS = (
     "--version",
 )
 CHILDREN = """
-import json, os, sys, tempfile
+import importlib, json, os, pkgutil, sys, tempfile
+import worker.cli.app, worker.operations, worker.store
 from worker.cli.main import main
+
+# Commands import what they need when they run: without this, each child would do so again.
+for package in (worker.cli, worker.operations, worker.store):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
 
 def child(words, stream, is_full):
     report = tempfile.TemporaryFile()

@@ -49,6 +49,7 @@ class Life:
 
     `is_steered`: in place of the failure, a person cancels it, wants it after all, and then wants it anew.
     `is_overtaken`: in place of the failure and of the later drift, its data changes while the first job runs.
+    `is_begun_by_hand`: no failure, and in place of its sensor a person starts it.
     """
 
     plans: dict[int, Plan]
@@ -59,11 +60,12 @@ class Life:
     unanswered: int = 0
     is_steered: bool = False
     is_overtaken: bool = False
+    is_begun_by_hand: bool = False
     is_told_again: bool = True  # after each end, every record up to then is delivered again
 
     @property
     def spent(self) -> Spent:
-        if self.is_overtaken:
+        if self.is_overtaken or self.is_begun_by_hand:
             return Spent(drift=1)
         return Spent(manual=2, drift=1) if self.is_steered else Spent(transient=1, drift=1)
 
@@ -71,6 +73,8 @@ class Life:
     def reruns(self) -> list[tuple[int, str]]:
         if self.is_overtaken:
             return [(0, "late-data")]
+        if self.is_begun_by_hand:
+            return [(0, "data-drift")]
         reasons = ["manual", "manual"] if self.is_steered else ["job-fail-retry"]
         return list(enumerate([*reasons, "data-drift"]))
 
@@ -103,6 +107,7 @@ LIVES: Final = {
         plans={1: Plan(ENDLESS), 2: Plan(ENDLESS), 3: Plan(LONG), 4: Plan(SHORT)}, is_steered=True
     ),
     "with data that changes under the job": Life(plans={1: Plan(LONG), 2: Plan(SHORT)}, is_overtaken=True),
+    "begun by a person": Life(plans={1: Plan(LONG), 2: Plan(SHORT)}, is_begun_by_hand=True),
 }
 
 
@@ -206,7 +211,7 @@ async def _live(life: Life, peril: Peril | None, at: int | None) -> Lived:
 async def _play(world: World, life: Life) -> Run:
     """What the producers do: data for a first run, once it has succeeded other data, and at last hardly other data."""
     await world.deploy(life.config)
-    await world.ready()
+    await (world.ask_trigger() if life.is_begun_by_hand else world.ready())
     await world.settle()
     await world.count(100)
     if life.is_steered:
@@ -307,6 +312,7 @@ def test_an_undisturbed_life_has_everything_in_it_that_can_be_disturbed(name: st
         reruns=life.reruns,
         job_log=[],
     )
+    assert calm.story.events.count("TRIGGER_ACCEPTED") == life.is_begun_by_hand
     assert {"RELATIVE_SLA_WARNING", "POST_RUN_DRIFT", "RERUN_ACCEPTED", "POST_RUN_PASSED"} <= set(calm.story.events)
     assert overlapping(calm.jobs) == []
     assert calm.written_afterwards == 0

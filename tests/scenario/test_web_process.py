@@ -1,14 +1,17 @@
 """The HTTP API of real processes: inside a worker, and beside one."""
 
 import json
+import urllib.error
 import urllib.request
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.builders import command_line
-from tests.support.worlds.live_worker import LiveWorker, live_web, live_worker, until
+from tests.support.worlds import live_worker as liveworker
+from tests.support.worlds.live_worker import LiveWorker, live_web, live_worker, today, until
 from worker.runtime.clock import SystemClock
 
 # As in `test_store_outages`.
@@ -53,3 +56,50 @@ def test_a_process_of_its_own_serves_the_same_and_stops_on_a_signal(place: Path)
         assert read(served, "/healthz") == {"ok": True, "why": []}
         assert web.stop() == 0
         assert worker.stop() == 0
+
+
+SELF_REPORTING = """
+pipeline: {id: reporter, owner: tests}
+schedule:
+  trigger: {key: landed, check: exists}
+  evaluation: {window: 1h, interval: 1m}
+validation:
+  rules: [{key: landed, check: exists}]
+job:
+  type: command
+  config:
+    command:
+      - python3
+      - -c
+      - |
+        import os, time, urllib.request
+        body = b'{"outcome": "succeeded", "outputs": {"rows": 7}}'
+        where, kind = os.environ["INTERLOCK_CALLBACK_URL"], {"Content-Type": "application/json"}
+        print(urllib.request.urlopen(urllib.request.Request(where, body, kind)).read(), flush=True)
+        time.sleep(60)
+"""
+
+
+def test_a_job_that_reports_its_own_end_is_seen_at_once_although_it_goes_on(place: Path) -> None:
+    (place / "pipelines").mkdir()
+    (place / "pipelines" / "reporter.yaml").write_text(SELF_REPORTING)
+    with live_worker(place, "--pipelines", "pipelines", INTERLOCK_WEB="127.0.0.1:0") as worker:
+        [served] = logged(worker, "web.served")
+        liveworker.interlock("sensor", "put", "reporter", "landed", "rows=1", "--period", today(), at=place)
+
+        run = f"/api/v1/runs/reporter/stream/{today()}"
+        until(lambda: status_of(served, run) == "completed", worker)
+
+        shown = read(served, run)
+        assert shown["outputs"] == {"result": {"rows": 7}}
+        reported = next(each for each in read(served, f"{run}/history")["items"] if each["what"] == "success")
+        ended = datetime.fromisoformat(shown["endedAt"])
+        assert ended - datetime.fromisoformat(reported["at"]) < timedelta(seconds=1)
+        worker.stop()
+
+
+def status_of(served: dict[str, Any], run: str) -> str:
+    try:
+        return read(served, run)["status"]
+    except urllib.error.HTTPError:
+        return ""

@@ -55,7 +55,9 @@ class InputLedger:
                     self._note_event(write.key, row)
                 case Put(table=TableName.CONTROL, row=row):
                     self._note_sensor(write.key, row)
-                case Delete(table=TableName.CONTROL, key=key) if named := keys.run_row_of(key.pk, key.sk):
+                case Delete(table=TableName.CONTROL, key=key) if key.sk.startswith(keys.TRIGGER) and (
+                    named := keys.run_row_of(key.pk, key.sk)
+                ):
                     self._runs.pop(named[1], None)
                 case _:
                     continue

@@ -13,7 +13,7 @@ from tests.support.clock.manual import NOON
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
 from worker.core.model.events import Event, EventType
-from worker.core.model.keys import RunKey
+from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.model.rules import evaluate
 from worker.core.model.values import Json
@@ -89,6 +89,7 @@ class Inspector:
     _rows: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
     _requests: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict[RunKey, set[str]](set))
     _accepted: dict[RunKey, int] = field(default_factory=lambda: defaultdict[RunKey, int](int))
+    _begun_by_hand: dict[RunKey, int] = field(default_factory=lambda: defaultdict[RunKey, int](int))
     _run_of_token: dict[str, str] = field(default_factory=dict[str, str])
 
     def committed(self, writes: Sequence[Write]) -> None:
@@ -117,10 +118,11 @@ class Inspector:
                 self.pauses.pop(key.pk, None)
             case Delete(table=TableName.CONTROL, key=key):
                 named = keys.run_row_of(key.pk, key.sk)
-                if named is not None:
+                if named is not None and named[0] is RowKind.TRIGGER:
                     self.runs.pop(named[1], None)
                     self._rows.pop(named[1], None)
                     self._accepted.pop(named[1], None)  # with the row goes the memory of what was answered
+                    self._begun_by_hand.pop(named[1], None)
             case _:
                 return
 
@@ -210,6 +212,13 @@ class Inspector:
                 Invariant.BUDGETS_ARE_EXACT,
                 f"run {key}: {attempts} attempts began, {charged} were charged, {decision.reruns} recorded",
             )
+        begun_by_hand = decision.told(key).count(EventType.TRIGGER_ACCEPTED)
+        self._begun_by_hand[key] += begun_by_hand
+        self.verdicts.require(
+            self._begun_by_hand[key] <= 1 and (before is None or not begun_by_hand),
+            Invariant.BUDGETS_ARE_EXACT,
+            f"run {key} was begun by hand {self._begun_by_hand[key]} times, or although it existed",
+        )
         self._accepted[key] += decision.told(key).count(EventType.RERUN_ACCEPTED)
         self.verdicts.require(
             self._accepted[key] <= len(self._requests[key]),

@@ -1,7 +1,9 @@
 """Those who write sensors into a simulated world, and the people who ask something of it."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Final
 
@@ -17,10 +19,10 @@ from worker.core.time.timestamps import format_rfc3339
 from worker.jobs.runner import Succeeded
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
-from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.runs import Runs, run_key
 from worker.store.repos.sensors import Sensors
-from worker.store.table import Delete, Put, TableName
+from worker.store.table import Delete, Put, StaleWrite, TableName
 
 HOUR_S: Final = 3600.0
 LOOKS_FOR_JOB_S: Final = 2400.0  # who changes data under a job waits so long for one
@@ -48,6 +50,7 @@ class Producers:
             for hour in range(self.around.plan.hours):
                 hours.create_task(self._hour(hour), name=f"producer:{self.pipeline.id}:{hour}")
                 hours.create_task(self._meddle(hour), name=f"meddler:{self.pipeline.id}:{hour}")
+                hours.create_task(self._start_by_hand(hour), name=f"starter:{self.pipeline.id}:{hour}")
 
     async def _hour(self, hour: int) -> None:
         random = self.random
@@ -94,6 +97,34 @@ class Producers:
                 self._undated,
             )
             await self.random.choice(deeds)(key)
+
+    # --- by hand ------------------------------------------------------------------------------------------------------
+
+    async def _start_by_hand(self, hour: int) -> None:
+        """Start a run that no sensor speaks of, or the run of an hour: before its signal, with it, or once it exists.
+
+        It draws from a luck of its own, as `_meddle` does.
+        """
+        random = Random(f"by hand {self.around.plan.seed} {self.pipeline.id} {hour}")
+        if random.random() < 0.7:
+            return
+        await asyncio.sleep(hour * HOUR_S + random.uniform(0.0, 1800.0))
+        key = self._key(hour)
+        if random.random() < 0.5:
+            key = RunKey(key.pipeline, key.schedule, Period(key.period.date + timedelta(days=1)))
+        if random.random() < 0.7:
+            await self._write(f"count#{key.period}", {"rows": random.randint(100, 999)})
+        for _ in range(random.choice([1, 1, 2])):
+            await self._trigger(key)
+            await asyncio.sleep(random.uniform(0.0, 900.0))
+
+    async def _trigger(self, key: RunKey) -> None:
+        request = TriggerRequest(
+            reason="came by mail", requested_at=self._now(), id=self.around.new_name("starter"), by="person"
+        )
+        with suppress(StaleWrite):  # there is one that waits
+            await Requests(self.around.store).ask_trigger(key, request, world_time(self._at()))
+        self.signalled.add(key)
 
     # --- while the job runs -------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ SUITE_REAL_EVERY: Final = 50
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
-SUITE_SKEW: Final = 1.3
+SUITE_SKEW: Final = 2.5
 CAMPAIGN_SKEW: Final = 7.0
 
 

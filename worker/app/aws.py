@@ -40,6 +40,8 @@ from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, 
 from worker.app.platforms import Resources
 from worker.app.queues import queue_consumer
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
+from worker.app.spectators import Spectators, TerminalLines, watching_people
+from worker.app.worklog import log_work
 from worker.config.lease_roles import DUTIES
 from worker.config.roles import Role
 from worker.config.settings import GROUP, ReadingSettings, Settings
@@ -77,9 +79,11 @@ class AwsPlatform:
         place: DynamoPlace,
         clock: Clock,
         confirm_logged: ConfirmLogged = unconfirmed,
+        *,
+        terminal: TerminalLines | None = None,
     ) -> None:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
-        self._confirm_logged = confirm_logged
+        self._confirm_logged, self._terminal = confirm_logged, terminal
         self._guard = ClockGuard(clock)
         self._tables = self._open_tables()
         self._watched = count_failures(
@@ -125,16 +129,23 @@ class AwsPlatform:
             command=CommandRoot(path=JOBS.absolute(), is_shared=False),
             aws=AwsJobs(region=self._place.region, endpoint=self._place.endpoint),
         )
-        logged = LoggedAlerts(clock, self._confirm_logged)
+        terminal = self._terminal
+        spectators = watching_people(terminal.show if terminal else None, tables, clock)
+        lines = (
+            spectators.console(terminal.write_alert, None) if terminal else LoggedAlerts(clock, self._confirm_logged)
+        )
         alerting = await open_alerting(
             stack,
             settings.alerts,
             tables=tables,
             secrets=targets.secrets,
             clock=clock,
-            otherwise=alerts_by_line(logged.deliver, logged.line),
+            otherwise=alerts_by_line(lines.deliver, lines.line),
         )
-        background_tasks: dict[str, BackgroundTask] = {"sweep-jobs": job_sweeper(targets.command, clock)}
+        background_tasks: dict[str, BackgroundTask] = {
+            **spectators.background_tasks,
+            "sweep-jobs": job_sweeper(targets.command, clock),
+        }
         if tells_people(settings):
             background_tasks.update(alerting.background_tasks)
         streams, queues = await self._streams(stack), await self._open_queues(stack)
@@ -147,11 +158,12 @@ class AwsPlatform:
                 watchdog=self._watchdog(targets.http),
             ),
             outputs=OutputDeps(
-                routes=await self._routes(stack, alerting, background_tasks),
+                routes=await self._routes(stack, alerting, spectators, background_tasks),
                 runners=targets.runners,
                 dead_letter_handlers={
                     queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()
                 },
+                log=spectators.listening(log_work),
             ),
             tuning=Tuning(
                 limits=targets.limits,
@@ -188,7 +200,11 @@ class AwsPlatform:
     # --- events out ---------------------------------------------------------------------------------------------------
 
     async def _routes(
-        self, stack: AsyncExitStack, alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
+        self,
+        stack: AsyncExitStack,
+        alerting: AlertResources,
+        spectators: Spectators,
+        background_tasks: dict[str, BackgroundTask],
     ) -> list[Route]:
         """Return routes to the bus, if any, and to people, unless a queue brings alerts back."""
         routes: list[Route] = []
@@ -200,7 +216,10 @@ class AwsPlatform:
             background_tasks[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):
-            routes.append(Route(PEOPLE, told_to_people(), alerting.deliver, alerting.is_waiting))
+            told = told_to_people() if self._settings.alerts.slack_token else spectators.pattern
+            routes.append(Route(PEOPLE, told, alerting.deliver, alerting.is_waiting))
+        if self._settings.alerts.slack_token:
+            routes += spectators.routes
         return routes
 
     # --- queues -------------------------------------------------------------------------------------------------------

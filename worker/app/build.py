@@ -6,6 +6,7 @@ from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
 from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
+from worker.app.spectators import TerminalLines
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker
 from worker.config.roles import Role
@@ -41,7 +42,10 @@ def _platform(options: Options, clock: Clock) -> Platform:
         case SqlitePlace(path, named):
             return EmbeddedPlatform(options, path, clock, named)
         case DynamoPlace() as place:
-            return AwsPlatform(options.settings, options.environment, place, clock, options.confirm_logged)
+            terminal = TerminalLines(options.write_alert, options.show_line) if options.show_line else None
+            return AwsPlatform(
+                options.settings, options.environment, place, clock, options.confirm_logged, terminal=terminal
+            )
 
 
 def _check_roles(settings: Settings, place: Place) -> None:

@@ -19,6 +19,7 @@ from worker.engine.pauses import PauseEnds
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import TimerKey
+from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.runtime.clock import Clock
 from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
@@ -57,6 +58,7 @@ def build_engine(
     new_id: NewId = random_id,
     log: Log = to_nobody,
     boundary: Boundary = NO_BOUNDARY,
+    callback_url: CallbackUrl = no_callback,
 ) -> EngineComponents:
     """Build the components of one session. `began_at` is when this installation first started."""
     timers: Timers[TimerKey] = Timers(clock)
@@ -80,6 +82,7 @@ def build_engine(
         new_id=new_id,
         log=log,
         boundary=boundary,
+        callback_url=callback_url,
     )
     installed = InstallTime(began_at, clock)
     sensors = SensorIntake(tables, engine, commits, clock, log)

@@ -17,6 +17,7 @@ from worker.app.worklog import log_work
 from worker.config.roles import ALL_ROLES, Role
 from worker.config.settings import ReadingSettings
 from worker.core.model.pipeline import JobType
+from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
@@ -74,6 +75,7 @@ class OutputDeps:
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
     dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])  # by source, for queues
+    callback_url: CallbackUrl = no_callback  # where jobs may report their end
     log: Log = log_work
     on_unexpected_error: OnUnexpectedError = log_unexpected_error
 

@@ -7,8 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
-from consumers.alerts.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
+from consumers.alerts.console import DIGEST_EVERY, WriteLine
 from consumers.alerts.log import ConfirmLogged, unconfirmed
+from consumers.alerts.run_feed import ShowLine
 from consumers.outbox.routes import Deliver, Route
 from consumers.outbox.severities import told_to_people
 from consumers.streams.consumer import ReadPace
@@ -23,6 +24,7 @@ from worker.app.alerts import alerts_by_line, open_alerting
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.platforms import Resources
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
+from worker.app.spectators import watching_people
 from worker.config.settings import GROUP, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
@@ -59,6 +61,7 @@ class Options:
     write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are configured
     confirm_logged: ConfirmLogged = unconfirmed  # for alerts as lines of the log
     log_lines_lost: Callable[[], int] = lambda: 0
+    show_line: ShowLine | None = None  # set if people watch: then every change of a run gets a line
 
 
 class EmbeddedPlatform:
@@ -97,9 +100,10 @@ class EmbeddedPlatform:
             # Next to the file that all workers share.
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
         )
-        console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
         # alert delivery uses it too, so that no event is blamed for a failure of the store
         counted = count_failures(tables)
+        spectators = watching_people(options.show_line, counted, clock)
+        console = spectators.console(options.write_alert, options.digest_every)
         alerting = await open_alerting(
             stack,
             options.settings.alerts,
@@ -109,18 +113,25 @@ class EmbeddedPlatform:
             otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
         deps = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        routes = [Route(CONSOLE, told_to_people(), alerting.deliver, alerting.is_waiting)]
+        told = told_to_people() if options.settings.alerts.slack_token else spectators.pattern
+        routes = [Route(CONSOLE, told, alerting.deliver, alerting.is_waiting)]
+        if options.settings.alerts.slack_token:
+            routes += spectators.routes
         deps = replace(
             deps,
             store=replace(deps.store, tables=counted),
             sources=replace(deps.sources, watchdog=self._watchdog(targets.http)),
-            outputs=replace(deps.outputs, routes=routes),
+            outputs=replace(deps.outputs, routes=routes, log=spectators.listening(deps.outputs.log)),
             tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
             roles=options.settings.roles,
         )
         return Resources(
             deps=deps,
-            background_tasks={**alerting.background_tasks, "sweep-jobs": job_sweeper(targets.command, clock)},
+            background_tasks={
+                **alerting.background_tasks,
+                **spectators.background_tasks,
+                "sweep-jobs": job_sweeper(targets.command, clock),
+            },
             alert_failures=alerting.failures,
         )
 

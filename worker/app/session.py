@@ -76,6 +76,7 @@ class SessionWork:
             new_id=deps.store.new_id,
             log=deps.outputs.log,
             boundary=self._boundary,
+            callback_url=deps.outputs.callback_url,
         )
         readers = self.readers = self._reading.readers(parts.router, parts.resync)
         self._services = [self._tasks.create_task(deps.sources.wake_readers(readers), name="watcher")]

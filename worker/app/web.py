@@ -5,13 +5,18 @@ FastAPI and uvicorn are loaded only where something is served: they take longer 
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
-from worker.config.settings import WEB, WEB_TOKENS, Settings
+from worker.app.dependencies import OutputDeps
+from worker.config.settings import GROUP, WEB, WEB_TOKENS, Settings
 from worker.core.errors import ConfigError
+from worker.jobs.callbacks import callback_urls
 from worker.jobs.secrets import MANAGED
 from worker.runtime.clock import Clock
+from worker.runtime.ids import random_long_id
 from worker.runtime.logs import logger
+from worker.store.repos.callback_key import make_callback_key
 from worker.store.table import Tables
 from worker.store.url import DynamoPlace, locate
 from worker.telemetry.meters import Meters
@@ -90,6 +95,15 @@ async def open_web(
     stack.push_async_callback(server.stop)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+async def with_callbacks(outputs: OutputDeps, settings: Settings, tables: Tables, served: Address | None) -> OutputDeps:
+    """Return outputs whose jobs get an address for their reports, if a server has one that they can use."""
+    base = settings.web.public_url or (f"http://{served}" if served is not None and served.is_loopback else "")
+    if not base:
+        return outputs
+    key = await make_callback_key(tables, GROUP, random_long_id)
+    return replace(outputs, callback_url=callback_urls(base, key))
 
 
 async def _tokens(settings: Settings, clock: Clock) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
-from worker.app.web import open_web
+from worker.app.web import open_web, with_callbacks
 from worker.config.roles import Role
 from worker.config.settings import Settings
 from worker.membership.heartbeat_threads import ThreadBeater
@@ -85,20 +85,29 @@ class Worker:
                 needs_session=self._needs_session,
                 alert_failures=resources.alert_failures,
             )
-            if self._settings.web.listen:
-                await open_web(
-                    stack,
-                    self._settings,
-                    tables=resources.deps.store.tables,
-                    clock=self._clock,
-                    health=self._telemetry,
-                    meters=self._telemetry.meters,
-                )
+            resources = await self._with_web(stack, resources)
             gc_tuning.freeze_startup_objects()
             duties = sorted(self._settings.roles)
             _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
             await self._serve(resources)
         _log.info("worker.stopped")
+
+    async def _with_web(self, stack: AsyncExitStack, resources: Resources) -> Resources:
+        """Serve the API, if the settings give an address; jobs then get an address for their reports."""
+        deps, served = resources.deps, None
+        if self._settings.web.listen:
+            served = await open_web(
+                stack,
+                self._settings,
+                tables=deps.store.tables,
+                clock=self._clock,
+                health=self._telemetry,
+                meters=self._telemetry.meters,
+            )
+        if Role.ENGINE in deps.roles and not self._settings.shadow:
+            outputs = await with_callbacks(deps.outputs, self._settings, deps.store.tables, served)
+            deps = replace(deps, outputs=outputs)
+        return replace(resources, deps=deps)
 
     def _with_telemetry(self, resources: Resources) -> Resources:
         """Add counters for failed store calls and delivered events."""

@@ -17,8 +17,14 @@ def _demo() -> "Typer":
     return demo_app
 
 
+def _init() -> "Typer":
+    from worker.cli.commands.configure.init import init_app
+
+    return init_app
+
+
 def _run() -> "Typer":
-    from worker.cli.commands.run import run_app
+    from worker.cli.run.command import run_app
 
     return run_app
 
@@ -89,6 +95,12 @@ def _events() -> "Typer":
     return events_app
 
 
+def _runs() -> "Typer":
+    from worker.cli.commands.runs.group import runs_app
+
+    return runs_app
+
+
 def _schedule() -> "Typer":
     from worker.cli.commands.schedule import schedule_app
 
@@ -105,6 +117,18 @@ def _requests() -> "Typer":
     from worker.cli.commands.requests import asking_app
 
     return asking_app
+
+
+def _settings() -> "Typer":
+    from worker.cli.commands.configure.settings import settings_app
+
+    return settings_app
+
+
+def _trigger() -> "Typer":
+    from worker.cli.commands.control.trigger import trigger_app
+
+    return trigger_app
 
 
 def _doctor() -> "Typer":
@@ -163,6 +187,9 @@ Exit codes:
                 CommandEntry(
                     "demo", "Watch three pipelines with real jobs run on this machine, in under a minute.", _demo
                 ),
+                CommandEntry(
+                    "init", "Create a folder with a first pipeline, a calendar, inbox rules and a CI file.", _init
+                ),
                 CommandEntry("run", "Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.", _run),
                 CommandEntry("completion", "Print a completion script for bash, zsh or fish.", _completion),
             ),
@@ -177,6 +204,7 @@ Exit codes:
                 CommandEntry("schema", "Print the JSON Schema of pipeline or calendar files, for editors.", _schema),
                 CommandEntry("pipelines", "Push, list, show and remove pipelines in the store.", _pipelines),
                 CommandEntry("inbox", "Check and test the rules that turn messages into sensors.", _inbox),
+                CommandEntry("settings", "Show every setting: its value in force and where it comes from.", _settings),
                 CommandEntry("store", "Create, check, migrate and measure the store.", _store),
             ),
         ),
@@ -188,6 +216,7 @@ Exit codes:
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
+                CommandEntry("runs", "List, show and count runs, also of the past.", _runs),
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),
@@ -196,6 +225,7 @@ Exit codes:
         CommandPanel(
             "Control",
             (
+                CommandEntry("trigger", "Start one run without waiting for its sensor or cron time.", _trigger),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

@@ -23,6 +23,7 @@ class Setting:
     used_by: str
     see: str = ""  # the page in docs/ with details
     is_secret: bool = False
+    may_name_file: bool = False  # its text, or the path of a file with it
     needs: str = ""  # the variable without which this one has no effect
     no_effect_on_file: str = ""  # why a worker on one file ignores it; empty if it does not
     path: tuple[str, ...] = ()  # the field that holds its value
@@ -45,6 +46,7 @@ def setting(
     default: str = "",
     see: str = "",
     is_secret: bool = False,
+    may_name_file: bool = False,
     needs: str = "",
     no_effect_on_file: str = "",
 ) -> T:
@@ -57,6 +59,7 @@ def setting(
         used_by=used_by,
         see=see,
         is_secret=is_secret,
+        may_name_file=may_name_file,
         needs=needs,
         no_effect_on_file=no_effect_on_file,
     )

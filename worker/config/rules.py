@@ -169,7 +169,7 @@ def _complain_pattern(value: object) -> str:
 def _complain_age(value: object) -> str:
     duration = parse_duration(value) if isinstance(value, str) else None
     if duration is None or duration < timedelta(0):
-        return f"must be a duration such as 24h, not less than zero; found {show(value)}"
+        return f"must be a duration such as 24h or 7d, not less than zero; found {show(value)}"
     return ""
 
 

@@ -13,13 +13,12 @@ from worker.config.problems import Problems, show, suggest
 from worker.config.schema import WEEKDAYS
 from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.time.cron import Cron
-from worker.core.time.durations import format_duration, parse_duration
+from worker.core.time.durations import DURATION_HINT, format_duration, parse_duration
 from worker.yaml.document import Path
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DEADLINE = re.compile(r"(?:([01]?\d|2[0-3]))?:([0-5]\d)", re.ASCII)
 _ZONE_NAME_MAX = 64
-_DURATION_HINT = "write numbers with units h, m, s or ms: 90s, 1h30m"
 _CLOCK_HINT = "hours 0 to 23, minutes 00 to 59, in quotes"
 
 
@@ -30,7 +29,7 @@ def read_duration(
     duration = parse_duration(text)
     instead = f"using {format_duration(default)}"
     if duration is None:
-        problems.tolerate(path, f"{show(text)} is not a duration", _DURATION_HINT, instead=instead)
+        problems.tolerate(path, f"{show(text)} is not a duration", DURATION_HINT, instead=instead)
         return default
     if duration < least:
         wanted = "longer than zero" if least == timedelta(microseconds=1) else f"at least {format_duration(least)}"
@@ -45,7 +44,7 @@ def read_optional_duration(text: str, path: Path, problems: Problems) -> timedel
         return None
     duration = parse_duration(text)
     if duration is None:
-        problems.tolerate(path, f"{show(text)} is not a duration", _DURATION_HINT, instead="ignored")
+        problems.tolerate(path, f"{show(text)} is not a duration", DURATION_HINT, instead="ignored")
         return None
     if duration < timedelta(0):
         problems.tolerate(path, f"must not be less than zero; found {text}", instead="ignored")

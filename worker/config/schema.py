@@ -58,7 +58,7 @@ Texts: TypeAlias = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")],
     Discriminator(_kind),
 ]
-DURATION_EXAMPLES: Final = ["1h", "90s", "1h30m"]
+DURATION_EXAMPLES: Final = ["1h", "90s", "1h30m", "7d"]
 DurationText: TypeAlias = Annotated[str, Field(examples=DURATION_EXAMPLES)]
 DateTexts: TypeAlias = Annotated[list[str], Field(examples=[["2026-12-25"]])]
 

@@ -80,7 +80,7 @@ def optional_duration(name: str, text: str) -> timedelta | None:
         return None
     duration = parse_duration(text)
     if duration is None or duration < REPEATED_MIN:
-        raise ConfigError(f"{name} is {text!r}; use a duration of at least 1m, such as 6h, or leave it out")
+        raise ConfigError(f"{name} is {text!r}; use a duration of at least 1m, such as 6h or 1d, or leave it out")
     return duration
 
 

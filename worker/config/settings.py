@@ -96,6 +96,7 @@ class AwsSettings:
         "Rules that turn inbox messages into sensors: the path of a file, or its text.",
         used_by="sensors; `interlock inbox`",
         see="inbox.md",
+        may_name_file=True,
     )
 
 
@@ -161,6 +162,7 @@ class AlertSettings:
         "Rules that choose the channel of each alert: the path of a file, or its text.",
         used_by="alerts, relay",
         see="alerts.md",
+        may_name_file=True,
         needs=SLACK_TOKEN,
     )
     heartbeat_url: str = setting(

@@ -183,7 +183,7 @@ class _LenientShape:
         if wanted is None:
             return f"{details['msg']}; found {show(found)}", ""
         if kind == "string_type" and _is_number(found) and _bound(self._model, path, "examples") == DURATION_EXAMPLES:
-            return f"must be a duration; found {show(found)}", f"add a unit: {found}s, {found}m or {found}h"
+            return f"must be a duration; found {show(found)}", f"add a unit: {found}s, {found}m, {found}h or {found}d"
         if found is None and not (*self._at, *path):
             keys = ", ".join(_known_keys(self._model, ()))
             return f"must be {wanted}; found nothing", f"the file is empty; accepted: {keys}"

@@ -34,6 +34,7 @@ from worker.core.time.durations import format_duration
 from worker.engine.incidents import Outages
 from worker.engine.session_authority import SessionAuthority
 from worker.jobs import runner as port
+from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Guarantee, Runner, Traits
 from worker.jobs.templates import context_of, filled_in
 from worker.runtime.clock import Clock
@@ -65,7 +66,9 @@ class JobActions:
         runs: Runs,
         pauses: Pauses,
         clock: Clock,
+        callback_url: CallbackUrl = no_callback,
     ) -> None:
+        self._callback_url = callback_url
         self._runners, self._targets, self._statuses = runners, targets, statuses
         self._standing, self._outages = standing, outages
         self._runs, self._pauses, self._clock = runs, pauses, clock
@@ -79,7 +82,10 @@ class JobActions:
         except Rejected as problem:
             return JobRefused(run.attempt, act.sending, FailureCategory.PERMANENT, str(problem))
         request = port.StartRequest(
-            config=config, token=act.token, context=context_of(run), may_send=self._standing.may_act
+            config=config,
+            token=act.token,
+            context=context_of(run, self._callback_url(run)),
+            may_send=self._standing.may_act,
         )
         objection = partial(self._objection, run, act)
         match await self._send(runner, target_of(job), request, traits, objection):
@@ -253,7 +259,7 @@ class JobActions:
         if job is None or runner is None:
             kind = job.type if job else "no job"
             raise Rejected(f"{pipeline.id}: nothing here runs jobs of type {kind}; use a worker that does")
-        config = filled_in(job.config, run)
+        config = filled_in(job.config, run, self._callback_url(run))
         return runner, job, config, runner.traits(config)
 
 

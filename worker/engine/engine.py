@@ -47,6 +47,7 @@ from worker.engine.run_tasks import RunTasks
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
+from worker.jobs.callbacks import CallbackUrl
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
@@ -98,6 +99,7 @@ class Engine:
         new_id: NewId,
         log: Log,
         boundary: Boundary,
+        callback_url: CallbackUrl,
     ) -> None:
         session = self._session = standing.session
         self._configs, self._watches, self._pauses, self._timers = configs, watches, pauses, timers
@@ -120,6 +122,7 @@ class Engine:
             runs=self._runs,
             pauses=Pauses(tables),
             clock=clock,
+            callback_url=callback_url,
         )
         self._evaluations = Evaluations(
             tables,
@@ -355,7 +358,7 @@ class Engine:
                 await self._dry_runs.adopt(key)
             case RowKind.TRIGGER:
                 await self._adopt_run(key)
-            case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST:
+            case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST | RowKind.TRIGGER_REQUEST:
                 return  # no timer: it is answered when it is written
 
     async def _adopt_run(self, key: RunKey) -> None:

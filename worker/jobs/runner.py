@@ -52,6 +52,7 @@ class RunContext:
     period: Period
     run_id: str
     attempt: int
+    callback_url: str = ""  # with which the job can report its end; "" if there is none
 
     @property
     def par_day(self) -> str:

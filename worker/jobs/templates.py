@@ -8,16 +8,21 @@ from worker.core.run.state import Run
 from worker.jobs.runner import Config, RunContext
 
 
-def context_of(run: Run) -> RunContext:
+def context_of(run: Run, callback_url: str = "") -> RunContext:
     key = run.key
     return RunContext(
-        pipeline=key.pipeline, schedule=key.schedule, period=key.period, run_id=run.run_id, attempt=run.attempt
+        pipeline=key.pipeline,
+        schedule=key.schedule,
+        period=key.period,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        callback_url=callback_url,
     )
 
 
-def filled_in(config: Config, run: Run) -> dict[str, Json]:
+def filled_in(config: Config, run: Run, callback_url: str = "") -> dict[str, Json]:
     """Return the configuration for this attempt's target; the runner fills in the secrets later."""
-    values = _values(context_of(run))
+    values = _values(context_of(run, callback_url))
     return {name: _filled(value, values) for name, value in config.items()}
 
 
@@ -32,6 +37,7 @@ def _values(context: RunContext) -> dict[str, str]:
         "ATTEMPT": str(context.attempt),
         "PAR_DAY": context.par_day,
         "PAR_HOUR": context.par_hour,
+        "CALLBACK_URL": context.callback_url,
     }
 
 

@@ -9,7 +9,7 @@ from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.run.state import Run, State, status_word
 from worker.core.sla.state import Verdict
-from worker.core.statistics.rollup import Cell, Tally
+from worker.core.statistics.rollup import Cell, RunTally
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.sla_watches import watch_from_row, watch_key
@@ -27,9 +27,9 @@ class DayRollups:
         self._tables = tables
         self.rows_read = 0
 
-    async def of_bucket(self, day: date, bucket: int, rows_max: int | None = None) -> tuple[dict[Cell, Tally], bool]:
+    async def of_bucket(self, day: date, bucket: int, rows_max: int | None = None) -> tuple[dict[Cell, RunTally], bool]:
         """Return the tallies of one bucket; False if there are more than `rows_max` runs in it."""
-        cells: dict[Cell, Tally] = {}
+        cells: dict[Cell, RunTally] = {}
         seen: set[RunKey] = set()
         left, is_whole = rows_max, True
         for state in _STATES:
@@ -54,21 +54,21 @@ class DayRollups:
                     break
         return cells, is_whole
 
-    async def of_day(self, day: date, rows_max: int) -> tuple[list[dict[Cell, Tally]], bool]:
+    async def of_day(self, day: date, rows_max: int) -> tuple[list[dict[Cell, RunTally]], bool]:
         """Return the tallies of all buckets of a day, of at most about `rows_max` runs; False if there are more."""
         share = max(1, rows_max // keys.STATUS_BUCKETS)
         reads = [partial(self.of_bucket, day, number, share) for number in range(keys.STATUS_BUCKETS)]
         found = await gather_bounded(reads)
         return [cells for cells, _ in found], all(is_whole for _, is_whole in found)
 
-    async def _count(self, rows: Sequence[Row], cells: dict[Cell, Tally], seen: set[RunKey]) -> None:
+    async def _count(self, rows: Sequence[Row], cells: dict[Cell, RunTally], seen: set[RunKey]) -> None:
         runs = [run for row in rows if (run := _ended(row)) and run.key not in seen]
         seen.update(run.key for run in runs)
         verdicts = await self._verdicts([run.key for run in runs])
         for run in runs:
             verdict = verdicts.get(run.key)
             is_met = None if verdict is None or verdict is Verdict.WAIVED else verdict is Verdict.MET
-            cells.setdefault(cell_of(run), Tally()).add(duration=run.job_duration, is_met=is_met)
+            cells.setdefault(cell_of(run), RunTally()).add(duration=run.job_duration, is_met=is_met)
 
     async def _verdicts(self, runs: list[RunKey]) -> dict[RunKey, Verdict]:
         rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in runs])

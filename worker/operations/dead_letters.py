@@ -39,7 +39,10 @@ class DeadLetterSelector:
 
 
 async def release_key(tables: Tables, letter: DeadLetter) -> bool:
-    """Release the key that a dead letter parked, so that its next record is processed; False if it parked none."""
+    """Release the key that a dead letter parked; False if it parked none.
+
+    The next record of the key is then processed.
+    """
     keys = ParkedKeys(tables, GROUP)
     parked = None if letter.lane is None else await keys.get(letter.source, letter.lane)
     if parked is None or parked.since != letter.id:

@@ -46,7 +46,7 @@ class OperatorAction:
 def action_event(by: Requester, action: OperatorAction, *, event_id: str, at: datetime) -> Event:
     """Return the event of an action, for the commit that the action consists of."""
     detail: dict[str, Json] = {
-        "by": by.name,
+        "requestedBy": by.name,
         "via": by.via,
         "role": by.role or None,
         "requestId": by.request_id or None,

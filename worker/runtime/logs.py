@@ -19,6 +19,7 @@ from structlog.typing import FilteringBoundLogger, Processor
 from worker.runtime.clock import Clock
 from worker.runtime.json_bytes import to_json
 from worker.runtime.line_writer import LineWriter
+from worker.runtime.shown_text import visible
 
 Logger: TypeAlias = FilteringBoundLogger
 Facts: TypeAlias = MutableMapping[str, Any]  # structlog's type of an unfinished line
@@ -37,15 +38,28 @@ _SECRET_TEXT: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
+    r"|(?<=/api/v1/jobs/)[\w.-]+"  # the signed part of a callback address
 )
 
 
-def configure_logs(stream: TextIO | LineWriter, clock: Clock, *, level: int = logging.INFO) -> None:
+def configure_logs(
+    stream: TextIO | LineWriter,
+    clock: Clock,
+    *,
+    level: int = logging.INFO,
+    is_json: bool | None = None,
+    is_coloured: bool = True,
+    unshown: frozenset[str] = frozenset(),
+) -> None:
     """Send all logs to `stream`, including warnings and errors of libraries. Call it once, at start-up.
 
-    A `LineWriter` reports the lines it lost as `log.lost`, at any level.
+    Without `is_json`, a terminal gets lines for people and any other stream JSON. Only lines for people leave out the
+    events of `unshown`. A `LineWriter` reports the lines it lost as `log.lost`, at any level.
     """
-    processors = [*_common(clock), *_rendering(is_terminal=stream.isatty())]
+    if is_json if is_json is not None else not stream.isatty():
+        processors = [*_common(clock), structlog.processors.JSONRenderer(serializer=_as_line)]
+    else:
+        processors = [_leave_out(unshown), *_common(clock), *_for_people(clock, is_coloured=is_coloured)]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -99,11 +113,32 @@ def _common(clock: Clock) -> list[Processor]:
     ]
 
 
-def _rendering(*, is_terminal: bool) -> list[Processor]:
-    if not is_terminal:
-        return [structlog.processors.JSONRenderer(serializer=_as_line)]
-    # A plain traceback: the pretty ones show local variables, which may include secrets.
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
+def _leave_out(unshown: frozenset[str]) -> Processor:
+    def leave_out(_logger: object, _method: str, facts: Facts) -> Facts:
+        if facts.get("event") in unshown:
+            raise structlog.DropEvent
+        return facts
+
+    return leave_out
+
+
+def _for_people(clock: Clock, *, is_coloured: bool) -> list[Processor]:
+    def stamp_locally(_logger: object, _method: str, facts: Facts) -> Facts:
+        return {**facts, "at": clock.now().astimezone().strftime("%H:%M:%S")}
+
+    return [
+        stamp_locally,
+        _harmless,
+        # A plain traceback: the pretty ones show local variables, which may include secrets.
+        structlog.dev.ConsoleRenderer(
+            colors=is_coloured, exception_formatter=structlog.dev.plain_traceback, timestamp_key="at"
+        ),
+    ]
+
+
+def _harmless(_logger: object, _method: str, facts: Facts) -> Facts:
+    """Replace control characters, with which a value from outside could move the cursor or change colours."""
+    return {name: visible(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
 def _as_line(facts: Facts, **_: object) -> str:

@@ -1,7 +1,7 @@
 """Access to the web server: who calls, in which role, and from which site.
 
-`local` is for loopback addresses: whoever reaches the port may read. `token` is for every other address: each request
-names a token, of which the settings hold only the hash. Changes need the role operator, whatever the address.
+`local` is for loopback addresses: every program that reaches the port may read. `token` is for every other address:
+each request names a token, of which the settings hold only the hash. Changes need the role operator everywhere.
 """
 
 import hashlib
@@ -48,6 +48,9 @@ class Caller:
 
 
 ANYONE: Final = Caller("local", AccessRole.VIEWER)
+# A job that reports its end has no token of ours: the address that it was given is its permission.
+JOB: Final = Caller("job", AccessRole.VIEWER)
+CALLBACKS: Final = "/api/v1/jobs/"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,14 +103,20 @@ class AccessRules:
     def admit(self, scope: Scope) -> Caller:
         """Return who calls. Raises `WebProblem` for a request that must not reach a handler."""
         self.check_host(scope)
+        if str(scope["path"]).startswith(CALLBACKS):
+            self._check_writable()
+            return JOB
         caller = self._caller(scope)
         if scope["method"] not in READS:
             self._check_site(scope)
-            if self.is_read_only:
-                raise WebProblem(ProblemType.READ_ONLY, "this server changes nothing; use another, or a command")
+            self._check_writable()
             if caller.role is not AccessRole.OPERATOR:
                 raise WebProblem(ProblemType.FORBIDDEN, "changes need a token whose role is operator")
         return caller
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise WebProblem(ProblemType.READ_ONLY, "this server changes nothing; use another, or a command")
 
     def check_host(self, scope: Scope) -> None:
         """Reject a host that is not ours: a foreign name may have been made to resolve to this machine."""
@@ -159,6 +168,8 @@ class AccessRules:
         elif b"origin" in names:
             if header(scope, b"origin") not in self._origins(scope):
                 raise WebProblem(ProblemType.CROSS_SITE, "the Origin is not this server's")
+        elif b"authorization" not in names:
+            raise _unauthenticated("changes need a token; send it as `Authorization: Bearer TOKEN`")
         elif not (header(scope, b"authorization") or "").lower().startswith("bearer "):
             # A browser says where a request comes from. What does not is a program, and a program has a token.
             raise WebProblem(ProblemType.CROSS_SITE, "a program must send `Authorization: Bearer TOKEN`")

@@ -1,4 +1,4 @@
-"""The outermost layer of the application: access, bounds, security headers, and every error as a problem document.
+"""The outermost layer of the application: access, bounds, security headers, errors as documents.
 
 Whatever a request does, it costs the worker a bounded number of bytes, seconds and places; nothing that goes wrong
 here reaches the engine.
@@ -56,7 +56,7 @@ class WebLimits:
 
 
 class Guard:
-    """Wraps an application. Health pages are served without a token, metrics only where `metrics_are_public`."""
+    """Wraps an application. Health pages need no token; metrics do, unless `metrics_are_public`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Serves an ASGI application in the running event loop, on its own socket, with bounds on every connection.
+"""Serves an ASGI application in the running event loop, with bounds on every connection.
 
 uvicorn parses and writes HTTP; its own `Server` is not used, because it takes over signals and wakes the loop ten times
 a second. What uvicorn leaves unbounded is bounded here: connections, the size of a request's head, and how long the

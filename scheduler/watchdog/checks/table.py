@@ -13,6 +13,7 @@ from scheduler.watchdog.checks.health import DeadLetterCheck, LagCheck, Lags
 from scheduler.watchdog.checks.missed_starts import BeginChecks
 from scheduler.watchdog.checks.orphans import OrphanCheck, Poll
 from scheduler.watchdog.checks.post_run import PostRunCheck
+from scheduler.watchdog.checks.rollups import RollupCheck
 from scheduler.watchdog.checks.signals import SignalChecks
 from scheduler.watchdog.dead_mans_switch import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
 from scheduler.watchdog.degraded import Degraded
@@ -140,6 +141,7 @@ def _checks_of_runs(
         WatchdogCheck(name="relative-sla-breaches", look=signals.relative_deadlines, left=lambda: signals.watched.left),
         WatchdogCheck(name="unjudged-deadlines", look=active.unjudged_deadlines),
         WatchdogCheck(name="orphaned-jobs", look=orphans.orphaned_jobs, left=lambda: orphans.left),
+        WatchdogCheck(name="daily-rollups", look=RollupCheck(tables).due),
     ]
 
 

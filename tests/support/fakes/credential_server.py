@@ -91,8 +91,11 @@ def _serving(answer: Callable[[], tuple[int, bytes]]) -> Generator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128  # the usual 5 resets connections when many clients connect at once
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

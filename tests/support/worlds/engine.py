@@ -33,7 +33,7 @@ from worker.engine.intake.router import Router
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.events import Events, StoredEvent
 from worker.store.repos.job_log import JobLog, JobRecord
-from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.reruns import RerunRecord, Reruns
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
@@ -267,6 +267,11 @@ class World:
             reason=reason, requested_at=format_rfc3339(self.clock.now()), id=self._name(), supersede=supersede
         )
         await requests.ask_rerun(key, request, await requests.rerun_of(key))
+
+    async def ask_trigger(self, day: str = DAY, *, reason: str = "came by mail", by: str = "mia") -> None:
+        now = self.clock.now()
+        request = TriggerRequest(reason=reason, requested_at=format_rfc3339(now), id=self._name(), by=by)
+        await Requests(self.tables).ask_trigger(run_key(day), request, now)
 
     async def ask_cancel(self, day: str = DAY, *, reason: str = "not needed", waive: bool = False) -> None:
         key, requests = run_key(day), Requests(self.tables)

@@ -28,7 +28,7 @@ _RECORDED: Final = _ROOT / "tests/recorded/sitecustomize.py"
 # What a worker loads as it starts, on SQLite or on AWS.
 _LOADED: Final = (
     "worker.cli.main",
-    "worker.cli.commands.run",
+    "worker.cli.run.command",
     "worker.app.build",
     "worker.app.embedded",
     "worker.store.dynamodb.tables",

@@ -83,7 +83,7 @@ class LiveWorker:
 
     def until_it_works(self) -> None:
         """Wait until it holds the feed: from then on it hears everything at once."""
-        until(lambda: self.has_logged('"session.began"'), self)
+        until(lambda: self.has_logged("session.began"), self)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

@@ -19,7 +19,7 @@ from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.support.fakes.streams import FakeDynamoStreams, FakeKinesis, change_record
 from tests.support.worlds.embedded_workers import Crew
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
-from worker.app.readers import DUTIES
+from worker.config.lease_roles import DUTIES
 from worker.config.settings import GROUP
 from worker.core.model.pipeline import JobType
 from worker.store.sqlite.tables import SqliteTables

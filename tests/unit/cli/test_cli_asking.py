@@ -17,9 +17,10 @@ from tests.support.builders.cli_runs import (
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
 from tests.support.fakes.remote_store import FaultyTables
-from worker.config.versions import PipelineVersions
+from worker.config.versions import PipelineVersions, Version
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause, Spent, State
 from worker.operations.runs.requests import RerunSpec, RunRequests
@@ -119,6 +120,61 @@ def test_a_rerun_is_asked_for_by_a_row_and_its_future_is_told() -> None:
         "2027-03-22T12:00:00Z",
         False,
     )
+
+
+def test_a_rerun_without_a_period_lists_the_last_three_and_asks_for_one() -> None:
+    async def put(tables: Tables) -> None:
+        version = await version_hash(tables)
+        states = {"2027-03-19": State.COMPLETED, "2027-03-20": State.FAILED_FINAL, "2027-03-21": State.COMPLETED}
+        for period, state in {**states, PERIOD: State.POLLING}.items():
+            await Runs(tables).save(a_stored_run(state, version, key=key_of(period)))
+
+    in_store(put)
+
+    result = interlock("rerun", "orders", "--reason", "fixed")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "error: `interlock rerun` needs the period of the run",
+        f"    for example: interlock rerun orders {PERIOD}",
+        "    the last runs of orders:",
+        f"      {PERIOD}  running",
+        "      2027-03-21  completed",
+        "      2027-03-20  failed",
+    ]
+    assert asked_rerun() is None
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        ("orders", "orders has no run yet; `interlock explain orders` says what it waits for"),
+        ("report", "report has no run yet"),
+        ("order", "did you mean `orders`?"),
+    ],
+)
+def test_a_rerun_without_a_period_and_without_a_run_says_so(pipeline: str, said: str) -> None:
+    result = interlock("rerun", pipeline)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_rerun_without_a_period_names_the_schedules_where_there_are_several() -> None:
+    async def put(tables: Tables) -> None:
+        version = await PipelineVersions(tables).deployed(PipelineId("report"))
+        assert isinstance(version, Version)
+        for schedule in ("early", "late"):
+            key = RunKey(PipelineId("report"), ScheduleId(schedule), key_of().period)
+            await Runs(tables).save(a_stored_run(State.COMPLETED, version.config_hash, key=key))
+
+    in_store(put)
+
+    said = interlock("rerun", "report").stderr
+
+    assert f"for example: interlock rerun report {PERIOD} --schedule early" in said
+    assert f"{PERIOD}  completed  early" in said
+    assert f"{PERIOD}  completed  late" in said
 
 
 def test_two_requests_are_never_the_same() -> None:
@@ -388,6 +444,8 @@ def test_a_replay_can_be_looked_at_first_without_being_asked() -> None:
 
 
 def test_a_pause_has_a_reason_and_an_end() -> None:
+    assert "until 2027-03-24T12:00:00Z" in interlock("pause", "orders", "--reason", "long", "--until", "2d").stdout
+
     result = interlock("pause", "orders", "--reason", "upgrade", "--until", "2h")
 
     assert result.exit_code == 0

@@ -11,7 +11,6 @@ from worker.cli.terminal.console import (
     aligned,
     counted,
     shown_time,
-    visible,
     without_empty_columns,
 )
 
@@ -93,7 +92,3 @@ def test_a_column_that_is_empty_everywhere_takes_no_room() -> None:
 
 def test_a_number_agrees_with_its_noun() -> None:
     assert [counted(number, "file") for number in (0, 1, 1000)] == ["0 files", "1 file", "1,000 files"]
-
-
-def test_printable_text_is_shown_as_it_is() -> None:
-    assert visible("naïve → 日本\n") == "naïve → 日本\n"

@@ -112,8 +112,8 @@ def test_a_directory_that_cannot_be_made_is_told_in_words(tmp_path: Path) -> Non
         folder(tmp_path / "file" / "demo")
 
 
-def test_without_a_checkout_it_is_said_where_the_demo_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="it comes with a checkout"):
+def test_without_the_demos_files_it_is_said_that_the_installation_is_incomplete(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the installation is incomplete; install Interlock again"):
         make_folder(Screen(), FolderRequest(directory=tmp_path / "demo", consent=NOBODY), tmp_path / "nowhere")
 
     assert not (tmp_path / "demo").exists()

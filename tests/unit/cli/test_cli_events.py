@@ -94,6 +94,7 @@ def test_events_are_chosen_by_pipeline_type_and_time() -> None:
     assert told("--type", "sla_breach") == ["e1", "e3"]
     assert told("--type", "SLA_BREACH", "--type", "SLA_WARNING", "--pipeline", "orders") == ["e1", "e4"]
     assert told("--since", "2h") == ["e2", "e4", "e3"]
+    assert told("--since", "1w") == told("--since", "7d") == ["e1", "e2", "e4", "e3"]
     assert told("--since", "2027-03-22T11:59:30Z") == []
 
 

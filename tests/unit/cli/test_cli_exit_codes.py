@@ -29,6 +29,10 @@ UNKNOWN_PIPELINES = [
     ["history", "ordres", PERIOD, "--schedule", "stream"],
     ["events", "--pipeline", "ordres"],
     ["events", "--pipeline", "ordres", "--follow"],
+    ["runs", "list", "--pipeline", "ordres"],
+    ["runs", "stats", "--pipeline", "ordres"],
+    ["runs", "inputs", "--pipeline", "ordres"],
+    ["runs", "show", "ordres", PERIOD],
     ["rerun", "ordres", PERIOD],
     ["replay", "ordres", PERIOD, PERIOD, "--yes"],
     ["cancel", "ordres", PERIOD, "--reason", "x"],
@@ -51,6 +55,7 @@ UNKNOWN_PIPELINES = [
 ANY_NAME = {"sensor put"}
 OTHERS = [
     ["explain", "orders", "--schedule", "noon"],
+    ["runs", "show", "orders", "2027-01-01"],
     ["history", "orders", "2027-01-01"],
     ["history", "orders", "2027-01-01", "--schedule", "noon"],
     ["rerun", "orders", PERIOD, "--schedule", "noon"],

@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.builders.cli_runs import a_stored_run, in_store, key_of
 from tests.support.builders.command_line import interlock, loaded_commands
 from worker.cli.catalogue import PAGE
 from worker.cli.terminal.command_list import CommandEntry
 from worker.cli.terminal.store_access import Exit
+from worker.core.run.state import State
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
+    "runs": ["list", "show", "stats", "inputs"],
     "store": ["init", "check", "migrate", "stats"],
     "pipelines": ["push", "list", "show", "remove"],
     "sensor": ["put", "get", "list", "remove"],
@@ -24,7 +29,7 @@ PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
     "Cancel", "Check", "Compare", "Create", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print", "Process",
-    "Push", "Remove", "Report", "Request", "Resume", "Run", "Show", "Take", "Watch", "Write",
+    "Push", "Remove", "Report", "Request", "Resume", "Run", "Show", "Start", "Take", "Watch", "Write",
 }  # fmt: skip
 IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
 
@@ -97,6 +102,12 @@ def test_each_help_page_gives_examples_that_work(command: str, tmp_path: Path, m
     assert [interlock(command, *example.split()).exit_code for example in examples] == [0] * len(examples)
 
 
+async def a_run_to_show(tables: Tables) -> None:
+    for schedule in ("cron", "stream"):
+        key = key_of("2026-03-03", "orders-daily", schedule)
+        await Runs(tables).save(a_stored_run(State.COMPLETED, "", key=key))
+
+
 @pytest.mark.parametrize("command", IN_GROUPS)
 def test_each_help_page_about_the_store_gives_examples_that_work(command: str, here: Path) -> None:
     shutil.copytree(EXAMPLES, here / "pipelines")
@@ -105,6 +116,7 @@ def test_each_help_page_about_the_store_gives_examples_that_work(command: str, h
     interlock("pipelines", "push", "pipelines", "--yes")
     for key in ("orders-export", "orders-export#2026-03-03", "orders-exprot", "maintenance"):
         interlock("sensor", "put", "orders-daily", key, "rows=1")
+    in_store(a_run_to_show)
 
     page = interlock(*command.split(), "--help").stdout.partition("Examples:")[2]
 

@@ -162,7 +162,7 @@ def test_times_that_nobody_looked_at_are_missed_and_one_that_has_just_come_is_to
 
 
 def test_nothing_is_missed_before_a_pipeline_was_deployed() -> None:
-    result = interlock("schedule", "missed", "--since", "168h")
+    result = interlock("schedule", "missed", "--since", "7d")
 
     assert result.exit_code == 0
     assert "0 runs missed since 2027-03-15T12:00:00Z" in result.stdout

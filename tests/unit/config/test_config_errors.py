@@ -37,7 +37,7 @@ validation:
         '3:13: schedule.timezone: the text "Europe/Berln" is not a time zone; did you mean `Europe/Berlin`?',
         (
             '5:24: schedule.evaluation.window: the text "banana" is not a duration; '
-            "write numbers with units h, m, s or ms: 90s, 1h30m"
+            "write numbers with units w, d, h, m, s or ms: 90s, 1h30m, 7d"
         ),
         '11:44: validation.rules[0].value: must be a number; found the text "many"',
     ]

@@ -18,6 +18,7 @@ VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors
 HEAD = "pipeline: {id: orders}\n"
 JOB = "job: {type: glue, config: {jobName: etl}}\n"
 TRIGGER = "schedule: {trigger: {key: a, check: exists}}\n"
+ACCEPTED_HERE = {"sla-max-duration-days"}  # the reference knows no days
 
 
 def load(text: str) -> Loaded:
@@ -35,6 +36,10 @@ def sound(text: str) -> Pipeline:
 def test_a_file_loads_leniently_exactly_if_the_reference_accepts_it(case: dict[str, Any]) -> None:
     loaded = load_text(case["yaml"], calendars=CALENDARS, lenient=True)
 
+    if case["id"] in ACCEPTED_HERE:
+        assert not case["valid"]
+        assert loaded.problems == ()
+        return
     assert (loaded.pipeline is not None) == case["valid"]
     assert all(any(wanted in str(error) for error in loaded.errors) for wanted in case["errorMentions"])
     if "errorCount" in case:
@@ -104,7 +109,7 @@ def test_an_expected_duration_of_zero_is_one(text: str, lenient: bool) -> None:
     [
         ("-5m", "must not be less than zero; found -5m"),
         ("soon", 'the text "soon" is not a duration'),
-        ("1d", 'the text "1d" is not a duration'),
+        ("1x", 'the text "1x" is not a duration'),
     ],
 )
 def test_an_expected_duration_that_is_none_is_left_out_with_a_warning_and_refused_in_a_file(
@@ -186,7 +191,7 @@ def test_a_trigger_that_cannot_be_understood_never_fires_and_keeps_cron_from_sta
         "{key: a}",
         "{check: exists}",
         "{key: a, check: gt, field: f, value: many}",
-        "{key: a, check: age_lt, field: f, value: 1d}",
+        "{key: a, check: age_lt, field: f, value: 1x}",
         "{key: a, check: in, field: f, value: x}",
     ],
 )

@@ -120,12 +120,12 @@ def _in_job(text: str) -> str:
         ),
         (HEAD + JOB + TRIGGER + "sla: {deadline: 8:00, dayOffset: @8}\n", "sla.dayOffset: 8 is outside [-7,7]"),
         (
-            HEAD + JOB + TRIGGER + "sla: {maxDuration: @1d}\n",
-            'sla.maxDuration: the text "1d" is not a duration; for example 90m or 2h; 24h at most',
+            HEAD + JOB + TRIGGER + "sla: {maxDuration: @1x}\n",
+            'sla.maxDuration: the text "1x" is not a duration; for example 90m or 2h; 24h at most',
         ),
         (
             HEAD + JOB + TRIGGER + "sla: {deadline: 8:00, expectedDuration: @45}\n",
-            "sla.expectedDuration: must be a duration; found the number 45; add a unit: 45s, 45m or 45h",
+            "sla.expectedDuration: must be a duration; found the number 45; add a unit: 45s, 45m, 45h or 45d",
         ),
         (
             HEAD + JOB + TRIGGER + "postRun: {rules: [{key: a, check: exists}], driftThreshold: @-1}\n",
@@ -145,8 +145,8 @@ def _in_job(text: str) -> str:
             "validation.rules[0].value: must be a list of at least one value",
         ),
         (
-            _in_rule("check: age_gt, field: f, value: @1d"),
-            'validation.rules[0].value: must be a duration such as 24h, not less than zero; found the text "1d"',
+            _in_rule("check: age_gt, field: f, value: @1x"),
+            'validation.rules[0].value: must be a duration such as 24h or 7d, not less than zero; found the text "1x"',
         ),
         (_in_rule("check: gt, field: f, value: @true"), "validation.rules[0].value: must be a number; found true"),
         (

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from consumers.streams.settle import OnFailure
-from worker.app.readers import DUTIES as BY_TABLE
 from worker.config import settings as settings_module
 from worker.config.environment import Setting
+from worker.config.lease_roles import DUTIES as BY_TABLE
 from worker.config.roles import Role
 from worker.config.setting_values import FAILURE_POLICIES, FOLLOWED
 from worker.config.settings import (
@@ -106,6 +106,7 @@ def test_metrics_in_the_log_are_asked_for_by_name() -> None:
 def test_alerts_are_repeated_only_if_that_is_asked_for() -> None:
     assert read_settings({}).alerts.repeat_alerts is None
     assert read_settings({REPEAT_ALERTS: "6h"}).alerts.repeat_alerts == timedelta(hours=6)
+    assert read_settings({REPEAT_ALERTS: "1d"}).alerts.repeat_alerts == timedelta(days=1)
 
 
 @pytest.mark.parametrize("text", ["often", "1s"])

@@ -56,6 +56,41 @@ def test_on_a_terminal_a_line_is_coloured_and_no_json() -> None:
     assert not terminal.getvalue().startswith("{")
 
 
+@pytest.mark.usefixtures("written")
+def test_on_a_terminal_a_value_from_outside_cannot_move_the_cursor() -> None:
+    terminal = Terminal()
+    configure_logs(terminal, ManualClock(), is_coloured=False)
+
+    logger().warning("feed.trimmed", source="\x1b[2Jgone")
+
+    assert "\x1b" not in terminal.getvalue()
+    assert "\\x1b[2Jgone" in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("written")
+def test_either_form_can_be_forced() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+
+    configure_logs(terminal, ManualClock(), is_json=True)
+    logger().info("lease.taken")
+    configure_logs(pipe, ManualClock(), is_json=False, is_coloured=False)
+    logger().info("lease.taken")
+
+    assert json.loads(terminal.getvalue())["event"] == "lease.taken"
+    assert "[info     ] lease.taken" in pipe.getvalue()
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+@pytest.mark.usefixtures("written")
+def test_only_lines_for_people_leave_out_what_they_are_told_elsewhere(is_json: bool) -> None:
+    stream = io.StringIO()
+    configure_logs(stream, ManualClock(), is_json=is_json, unshown=frozenset({"run.damaged"}))
+
+    logger().warning("run.damaged")
+
+    assert bool(stream.getvalue()) is is_json
+
+
 def test_what_is_bound_at_the_edge_is_on_every_line_below_it(written: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(run="orders/daily/2026-03-03"):
         logger().info("job.started")

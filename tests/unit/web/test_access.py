@@ -167,6 +167,7 @@ async def test_a_viewer_may_not_change_anything() -> None:
 
 
 async def test_without_a_token_nothing_is_changed_even_on_loopback() -> None:
+    assert await change({}, None) == (401, "unauthenticated")
     assert await change({"Sec-Fetch-Site": "same-origin"}, None) == (403, "forbidden")
 
 

@@ -56,7 +56,7 @@ async def test_a_rerun_is_requested_and_recorded_with_who_and_why(world: WebWorl
     [event] = await recorded(world)
     assert event.period == PERIOD
     assert event.detail == {
-        "by": "olaf",
+        "requestedBy": "olaf",
         "via": "web",
         "role": "operator",
         "requestId": "request-7",

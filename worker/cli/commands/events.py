@@ -156,7 +156,7 @@ def events(
     kind: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.")
     ] = None,
-    since: Annotated[str, typer.Option(metavar="TIME", help="2h, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
+    since: Annotated[str, typer.Option(metavar="TIME", help="2h, 7d, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="How many past events at most.")] = 500,
     store: StoreUrl = None,

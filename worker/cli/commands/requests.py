@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 from worker.cli.commands.pauses import run_pause, run_resume
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
+from worker.cli.terminal.arguments import (
+    PipelineArgument,
+    ScheduleOption,
+    chosen_schedule,
+    chosen_schedules,
+    read_period,
+    read_reason,
+)
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.recent_periods import say_period_missing
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Version
@@ -30,7 +38,7 @@ from worker.store.repos.requests import DEFAULT_REASON
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # reserved: the reason decides which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
-NOUNS = {"rerun": "Rerun", "cancel": "Cancellation"}
+NOUNS = {"rerun": "Rerun", "cancel": "Cancellation", "trigger": "Trigger"}
 GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 
@@ -47,29 +55,39 @@ class RunSelector:
     as_json: bool
 
 
+async def run_without_period(screen: Screen, access: StoreAccess, whom: RunSelector, command: str) -> int:
+    """Say that the command needs a period, and list the last ones."""
+    async with access.tables() as tables:
+        version = await version_of(tables, whom.pipeline)
+        if version is None:
+            return await say_unknown(screen, tables, whom.pipeline)
+        schedules = chosen_schedules(version.pipeline, whom.schedule)
+        return await say_period_missing(screen, tables, command, version.pipeline, schedules)
+
+
 async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, wish: RerunSpec) -> int:
     if wish.reason in OUR_REASONS:
         raise ConfigError(f"the reason {wish.reason!r} is the worker's own; say why in other words")
 
     async def ask(asking: RunRequests, version: Version) -> int:
-        asked = await asking.rerun(_key(whom, version, period), version, wish)
+        asked = await asking.rerun(selected_key(whom, version, period), version, wish)
         show_asked(screen, "rerun", asked, wish.reason, version, as_json=whom.as_json)
         if not whom.as_json and asked.is_first and asked.forecast.prospect in GOOD:
             remark_if_odd(screen, asked.key, chosen_schedule(version.pipeline, whom.schedule), access.clock.now())
         return exit_code([asked])
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
 async def run_cancel(
     screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, *, reason: str, waive_sla: bool
 ) -> int:
     async def ask(asking: RunRequests, version: Version) -> int:
-        asked = await asking.cancel(_key(whom, version, period), version, reason, waive_sla=waive_sla)
+        asked = await asking.cancel(selected_key(whom, version, period), version, reason, waive_sla=waive_sla)
         show_asked(screen, "cancel", asked, reason, version, as_json=whom.as_json)
         return Exit.WRONG if asked.is_first and asked.forecast.prospect not in GOOD else exit_code([asked])
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
 async def run_replay(
@@ -94,10 +112,10 @@ async def run_replay(
         show_replay(screen, asked, as_json=whom.as_json)
         return exit_code(asked)
 
-    return await _with_version(screen, access, whom, ask)
+    return await with_version(screen, access, whom, ask)
 
 
-async def _with_version(
+async def with_version(
     screen: Screen, access: StoreAccess, whom: RunSelector, ask: Callable[[RunRequests, Version], Awaitable[int]]
 ) -> int:
     async with access.tables() as tables:
@@ -110,7 +128,7 @@ async def _with_version(
         return code
 
 
-def _key(whom: RunSelector, version: Version, period: Period) -> RunKey:
+def selected_key(whom: RunSelector, version: Version, period: Period) -> RunKey:
     return RunKey(whom.pipeline, chosen_schedule(version.pipeline, whom.schedule).id, period)
 
 
@@ -133,10 +151,18 @@ def exit_code(asked: list[RequestOutcome]) -> Exit:
 
 
 def show_asked(
-    screen: Screen, what: str, asked: RequestOutcome, reason: str, version: Version, *, as_json: bool
+    screen: Screen,
+    what: str,
+    asked: RequestOutcome,
+    reason: str,
+    version: Version,
+    *,
+    as_json: bool,
+    by: str | None = None,
 ) -> None:
     if as_json:
-        screen.record({"type": what, **record_of(asked), "reason": reason})
+        who: dict[str, Json] = {} if by is None else {"requestedBy": by}
+        screen.record({"type": what, **record_of(asked), "reason": reason, **who})
         return
     name = shown_run(asked.key, version.pipeline)
     screen.line(answer(NOUNS[what], name, asked, reason), STYLES[asked.forecast.prospect])
@@ -266,6 +292,11 @@ Examples:
 {EXIT_CODES}"""
 
 PeriodArgument = Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")]
+# Required too, but its absence is answered with the periods that there are.
+AskedPeriodArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.", show_default=False),
+]
 Why = Annotated[str, typer.Option("--reason", help="Why; recorded, and shown in alerts.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without making the request.")]
 
@@ -274,7 +305,7 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Show the result without ma
 def rerun(
     context: typer.Context,
     pipeline: PipelineArgument,
-    period: PeriodArgument,
+    period: AskedPeriodArgument = None,
     *,
     reason: Why = DEFAULT_REASON,
     supersede: Annotated[bool, typer.Option("--supersede", help="Replace an active run: stop its job first.")] = False,
@@ -285,6 +316,8 @@ def rerun(
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
         whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        if period is None:
+            return await run_without_period(screen, at, whom, "rerun")
         wish = RerunSpec(reason=read_reason(reason), supersede=supersede)
         return await run_rerun(screen, at, whom, read_period(period), wish)
 
@@ -340,7 +373,7 @@ def pause(
     *,
     reason: Why,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="2h, 2026-03-04 or 2026-03-04T06:00:00Z; else until resumed.")
+        str | None, typer.Option(metavar="TIME", help="2h, 7d, 2026-03-04 or 2026-03-04T06:00:00Z; else until resumed.")
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,

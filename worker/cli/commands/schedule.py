@@ -199,7 +199,7 @@ def show_missed(
     context: typer.Context,
     pipeline: PipelineName = None,
     *,
-    since: Annotated[str, typer.Option(metavar="TIME", help="24h, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
+    since: Annotated[str, typer.Option(metavar="TIME", help="24h, 7d, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

@@ -92,7 +92,7 @@ async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
     await access.admin.init(may_create=True)
     sources = Sources(paths=[Path("pipelines")], today=access.clock.now().date())
     if await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None))) != Exit.DONE:
-        raise ConfigError("the demo's own pipelines are not sound; get examples/demo of the project anew")
+        raise ConfigError("the demo's own pipelines are not valid, so the package is damaged; install it again")
 
 
 async def _perform(stage: Stage, play: Play) -> None:

@@ -12,7 +12,7 @@ from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.core.errors import ConfigError
 
-SCRIPT: Final = Path(__file__).parents[3] / "examples" / "demo"
+SCRIPT: Final = Path(__file__).parent / "files"  # inside the package, so that an installed wheel has them
 NAME: Final = "interlock-demo"
 MARK: Final = ".interlock-demo"
 STORE: Final = "interlock.db"
@@ -41,8 +41,8 @@ def make_folder(screen: Screen, request: FolderRequest, script: Path = SCRIPT) -
     """
     if not script.is_dir():
         raise ConfigError(
-            f"there is no demo at {script}: it comes with a checkout, not with the installed package; "
-            "clone the project and run `make demo` there"
+            f"there is no demo at {script}, so the installation is incomplete; install Interlock again and keep all "
+            "files of its package"
         )
     try:
         folder = _chosen(request)

@@ -1,5 +1,6 @@
 """Read the periods, schedules, reasons and times that are given on the command line."""
 
+import getpass
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from worker.core.time.periods import Period
 from worker.runtime.clock import Clock
 
 REASON_MAX = 500
+REQUESTER_MAX = 100
 
 
 def read_period(text: str) -> Period:
@@ -49,6 +51,22 @@ def read_reason(text: str) -> str:
     if not 0 < len(reason) <= REASON_MAX:
         raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; say why in a sentence")
     return reason
+
+
+def read_requester(text: str | None) -> str:
+    """Return who makes a request: the name given, else the name of the user account.
+
+    Raises `ConfigError` if the name is empty, too long or not one line, or if the account has no name.
+    """
+    if text is None:
+        try:
+            text = getpass.getuser()
+        except (OSError, KeyError) as error:  # Python 3.13 raises OSError where earlier versions raise KeyError
+            raise ConfigError("this user account has no name; say who you are with --as") from error
+    name = text.strip()
+    if not 0 < len(name) <= REQUESTER_MAX or not name.isprintable():
+        raise ConfigError(f"--as is {text!r}; give a name of 1 to {REQUESTER_MAX} characters on one line")
+    return name
 
 
 def today(context: typer.Context) -> date:

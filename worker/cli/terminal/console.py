@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
+from worker.runtime.shown_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -237,11 +238,6 @@ def json_lines(value: object, indent: int = 0) -> str:
             return "[\n" + ",\n".join(lines) + f"\n{end}]"
         case _:
             return json_text(value)
-
-
-def visible(text: str) -> str:
-    """Replace control characters by visible escapes, because file names and values come from outside."""
-    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
 
 def shown_time(at: datetime) -> str:

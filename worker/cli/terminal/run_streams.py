@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO, cast
 
 from consumers.alerts.console import WriteLine
+from consumers.alerts.run_feed import ShowLine
 from consumers.outbox.severities import Severity
 from worker.cli.terminal.console import OutputStream, Screen
 from worker.runtime.line_writer import LineWriter, line_writer
@@ -52,6 +53,12 @@ class RunStreams:
             await self.out.deliver(screen.rendered(line, STYLES[severity]))
 
         return write
+
+    def show_line(self, screen: Screen) -> ShowLine:
+        def show(severity: Severity, line: str) -> None:
+            self.out.write(screen.rendered(line, STYLES[severity]))
+
+        return show
 
     def say_last(self, text: str) -> None:
         """If the log's reader is gone, write the text to standard output, or else to syslog."""

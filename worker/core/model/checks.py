@@ -143,7 +143,7 @@ def judge_age(check: Operator, seen: Json, wanted: Json, *, now: datetime, max_f
     """
     limit = _read_duration(wanted) if isinstance(wanted, str) else None
     if limit is None:
-        return _bad_rule(wanted, "a duration such as 90s, 45m or 1h30m")
+        return _bad_rule(wanted, "a duration such as 90s, 1h30m or 7d")
     instant = parse_rfc3339(seen) if isinstance(seen, str) else None
     if instant is None:
         return _NOT_AN_INSTANT

@@ -84,7 +84,8 @@ class EventType(StrEnum):
     DRY_RUN_VALIDATION_EXHAUSTED = "DRY_RUN_VALIDATION_EXHAUSTED"
     SLA_WAIVED = "SLA_WAIVED"
     CONFIG_REJECTED = "CONFIG_REJECTED"
-    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade asks for a run of a period that allows none
+    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor, a cascade or a person asks for a run that may not begin
+    TRIGGER_ACCEPTED = "TRIGGER_ACCEPTED"  # a person starts a run; its rules are evaluated as ever
     GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
     CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # only after CONFIG_REJECTED
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"

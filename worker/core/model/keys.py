@@ -37,7 +37,8 @@ OUTPUTS = "OUTPUTS#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
-REQUESTS = "RERUN_REQUEST"  # the common prefix of all three
+TRIGGER_REQUEST = "RERUN_REQUEST_TRIGGER#"
+REQUESTS = "RERUN_REQUEST"  # the common prefix of all four
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 MARKER = "MARKER#"  # prefix of the partitions of cascade markers
 JOB = "JOB#"
@@ -108,7 +109,7 @@ def pipeline_of(pk: str) -> PipelineId | None:
 
 
 def idempotency_sk(key: str) -> str:
-    """Return the row that remembers a request by the key its sender chose, hashed, because any text is allowed."""
+    """Return the row that remembers a request by its sender's key, hashed: any text is allowed."""
     return f"{IDEMPOTENCY}{hashlib.sha256(key.encode()).hexdigest()}"
 
 
@@ -150,6 +151,10 @@ def rerun_request_sk(key: RunKey) -> str:
     return f"{RERUN_REQUEST}{key.schedule}#{key.period}"
 
 
+def trigger_request_sk(key: RunKey) -> str:
+    return f"{TRIGGER_REQUEST}{key.schedule}#{key.period}"
+
+
 def cancel_request_sk(key: RunKey) -> str:
     return f"{CANCEL_REQUEST}{key.schedule}#{key.period}"
 
@@ -167,6 +172,7 @@ class RowKind(StrEnum):
     SLA = SLA
     RERUN_REQUEST = RERUN_REQUEST
     CANCEL_REQUEST = CANCEL_REQUEST
+    TRIGGER_REQUEST = TRIGGER_REQUEST
 
 
 @lru_cache(maxsize=256)  # the rows of an active run are read again and again; small, so that many runs cost no memory

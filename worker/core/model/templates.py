@@ -8,7 +8,7 @@ so a value that contains `${…}` is never expanded again.
 import re
 from collections.abc import Iterator, Mapping
 
-VARIABLES = ("DATE", "HOUR", "PIPELINE", "SCHEDULE", "RUN_ID", "ATTEMPT", "PAR_DAY", "PAR_HOUR")
+VARIABLES = ("DATE", "HOUR", "PIPELINE", "SCHEDULE", "RUN_ID", "ATTEMPT", "PAR_DAY", "PAR_HOUR", "CALLBACK_URL")
 SECRET_PREFIX = "INTERLOCK_"  # noqa: S105 - the prefix of names, not a secret
 # Data about its run that a program receives: named like secrets, but not secret.
 RUN_VARIABLES = (
@@ -20,6 +20,7 @@ RUN_VARIABLES = (
     "INTERLOCK_ATTEMPT",
     "INTERLOCK_PAR_DAY",
     "INTERLOCK_PAR_HOUR",
+    "INTERLOCK_CALLBACK_URL",
 )
 
 _REFERENCE = re.compile(

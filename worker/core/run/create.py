@@ -1,4 +1,4 @@
-"""Run creation: decides whether a run that does not exist yet may be created."""
+"""Run creation: decides whether a run may be created; an existing run rejects a trigger request."""
 
 from datetime import datetime
 
@@ -6,11 +6,12 @@ from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.run_names import rerun_command
 from worker.core.model.sla_times import absolute_times, relative_times
 from worker.core.model.values import Json
-from worker.core.run.context import exclusion_of, limits
+from worker.core.run.context import Context, exclusion_of, limits
 from worker.core.run.decision import Decision, ignore
-from worker.core.run.effects import Create, EvaluateNow, LogJob, RecordRerun, WatchDeadline
+from worker.core.run.effects import Create, EvaluateNow, LogJob, NoteHandled, RecordRerun, WatchDeadline
 from worker.core.run.endings import waive_only
 from worker.core.run.facts import (
     CancelRequested,
@@ -22,24 +23,28 @@ from worker.core.run.facts import (
     RerunRequested,
     RunTriggered,
     SignalOverdue,
+    TriggerRequested,
 )
 from worker.core.run.reruns import REPLAY
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.state import STATE_WORDS, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
 RERUN = "rerun"
 TRIGGER_DEADLINE = "trigger-deadline"
+BY_HAND = "trigger-request"
 
 
 def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
     match fact:
-        case RunTriggered() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
+        case RunTriggered() | RerunRequested() | TriggerRequested() | SignalOverdue() if pipeline.dry_run:
             return ignore(f"{pipeline.id} is in dry run, so no job starts")
         case RunTriggered():
             return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
         case RerunRequested():
             return _requested(pipeline, schedule, fact, now)
+        case TriggerRequested():
+            return _started_by_hand(pipeline, schedule, fact, now)
         case SignalOverdue():
             return _give_up(pipeline, schedule, fact, now)
         case JobReported(report=JobReport.SUCCESS):
@@ -87,6 +92,47 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
         EvaluateNow(),
+    )
+
+
+def _started_by_hand(pipeline: Pipeline, schedule: Schedule, fact: TriggerRequested, now: datetime) -> Decision:
+    """Create the run as though its trigger had held.
+
+    Only the trigger is replaced: the run's rules are evaluated.
+    """
+    if reason := exclusion_of(schedule, fact.key.period):
+        return Decision.of(_tell_excluded(fact.key, reason))
+    return Decision.of(
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=BY_HAND, handled=(fact.identity,))),
+        *_watch(schedule, fact.key, fact.birth, fact.arrived_at),
+        tell_begun_by_hand(fact),
+        EvaluateNow(),
+    )
+
+
+def tell_begun_by_hand(fact: TriggerRequested) -> EmitEvent:
+    return EmitEvent(
+        type=EventType.TRIGGER_ACCEPTED,
+        message=f"{fact.key} begins: {fact.reason} (requested by {fact.by})",
+        detail={"reason": fact.reason, "requestedBy": fact.by},
+    )
+
+
+def decide_trigger_of_existing(context: Context, fact: TriggerRequested) -> Decision:
+    """Reject a trigger request, once: the run exists, and only a rerun repeats it."""
+    run = context.run
+    if fact.identity in run.handled:
+        return ignore(f"request {fact.identity} was answered already")
+    why = f"the run exists and is {STATE_WORDS[run.state]}"
+    again = rerun_command(run.key, context.pipeline)
+    hint = f"to run it again: `{again}`" if run.is_ended else f"to stop it and start again: `{again} --supersede`"
+    return Decision.of(
+        NoteHandled(fact.identity),
+        EmitEvent(
+            type=EventType.TRIGGER_REJECTED,
+            message=f"{run.key}: trigger rejected ({fact.reason}, requested by {fact.by}): {why}",
+            detail={"reason": why, "requestedBy": fact.by, "actionHint": hint},
+        ),
     )
 
 

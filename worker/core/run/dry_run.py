@@ -16,6 +16,7 @@ from worker.core.model.sla_times import absolute_times
 from worker.core.model.values import Json
 from worker.core.run.clock_shift import decide_step, realign
 from worker.core.run.context import exclusion_of, limits
+from worker.core.run.create import tell_begun_by_hand
 from worker.core.run.effects import (
     BeginDryRun,
     DryEffect,
@@ -42,6 +43,7 @@ from worker.core.run.facts import (
     SensorChanged,
     SensorSignal,
     TimerFired,
+    TriggerRequested,
 )
 from worker.core.run.post_run import is_old_image, noted
 from worker.core.run.reruns import REPLAY, budget_for
@@ -67,7 +69,11 @@ def decide(
     """
     match fact:
         case RunTriggered() if run is None:
-            return _begin(schedule, fact, now)
+            return _begin(schedule, fact, now, signal=fact.signal.content_hash if fact.signal else None)
+        case TriggerRequested() if run is None:
+            return _begin(schedule, fact, now, told=tell_begun_by_hand(fact))
+        case TriggerRequested():
+            return [Ignore(f"there is a dry run of {fact.key.period} already")]
         case RerunRequested():
             return _rerun(run, pipeline, schedule, fact, spent)
         case JobReported():
@@ -88,16 +94,23 @@ def decide(
             return [Ignore(f"{type(fact).__name__} does not apply to a dry run that is {run.state}")]
 
 
-def _begin(schedule: Schedule, fact: RunTriggered, now: datetime) -> list[DryEffect]:
+def _begin(
+    schedule: Schedule,
+    fact: RunTriggered | TriggerRequested,
+    now: datetime,
+    *,
+    signal: str | None = None,
+    told: EmitEvent | None = None,
+) -> list[DryEffect]:
     if reason := exclusion_of(schedule, fact.key.period):
         return [EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=f"{fact.key} does not run: {reason}", once=True)]
     begun = BeginDryRun(
         key=fact.key,
         config_hash=fact.birth.config_hash,
         window_ends_at=now + schedule.evaluation.window,
-        signal=fact.signal.content_hash if fact.signal else None,
+        signal=signal,
     )
-    return [begun, EvaluateNow()]
+    return [begun, *([told] if told else []), EvaluateNow()]
 
 
 def _evaluating(run: DryRun, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[DryEffect]:

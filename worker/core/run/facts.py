@@ -85,6 +85,21 @@ class RerunRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerRequested:
+    """TriggerRequested: a person wants the run to begin as though its trigger had held.
+
+    `arrived_at` is as in `RunTriggered`; a relative deadline counts from the request.
+    """
+
+    key: RunKey
+    birth: NewRun
+    identity: str
+    reason: str
+    by: str
+    arrived_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """CancelRequested: a person gave the run up; with `waive_sla`, also its deadline.
 
@@ -336,13 +351,15 @@ class JobReport(StrEnum):
 class JobReported:
     """JobReported: another system wrote to the job log how the job ended.
 
-    The report names no attempt, only the time it was written. `outputs` is as in `JobSucceeded`.
+    A report of another system names no attempt, only the time it was written; a job's own report names it. `outputs`
+    is as in `JobSucceeded`.
     """
 
     key: RunKey
     identity: str
     report: JobReport
     at: datetime
+    attempt: int | None = None
     category: FailureCategory | None = None
     message: str = ""
     inputs: Inputs | None = None  # as in `JobSucceeded`
@@ -394,6 +411,7 @@ Fact: TypeAlias = (
     | RunTriggered
     | SignalOverdue
     | RerunRequested
+    | TriggerRequested
     | CancelRequested
     | SensorChanged
     | PostRunSeen

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
 from worker.core.run.effects import Create, DryEffect, Effect, End, LogJob, MoveTo, NoteAfterStop, Reopen, WaiveDeadline
-from worker.core.run.facts import CancelRequested, RerunRequested
+from worker.core.run.facts import CancelRequested, RerunRequested, TriggerRequested
 from worker.core.run.machine import decide
 from worker.core.run.state import DryRun, Pause, Run
+
+# Events that refuse a trigger request; a refused rerun also has a line in the job log.
+_REFUSALS: Final = frozenset({EventType.TRIGGER_REJECTED, EventType.PIPELINE_EXCLUDED})
 
 
 class Prospect(StrEnum):
@@ -38,7 +42,7 @@ def forecast(
     run: Run | None,
     pipeline: Pipeline,
     schedule: Schedule,
-    fact: RerunRequested | CancelRequested,
+    fact: RerunRequested | TriggerRequested | CancelRequested,
     now: datetime,
     *,
     pause: Pause | None = None,
@@ -53,14 +57,18 @@ def forecast(
 
 
 def forecast_dry_run(
-    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime
+    run: DryRun | None,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    fact: RerunRequested | TriggerRequested,
+    now: datetime,
 ) -> Forecast:
-    """Predict the answer of a pipeline in dry run to a rerun request."""
+    """Predict the answer of a pipeline in dry run to a request for a run."""
     effects: Sequence[DryEffect] = dry_run.decide(run, pipeline, schedule, fact, now)
     told = next((effect for effect in effects if isinstance(effect, EmitEvent)), None)
     if told is None:
         return Forecast(Prospect.NOTHING, _reason(effects))
-    is_refused = told.type is EventType.DRY_RUN_RERUN_REJECTED
+    is_refused = told.type in {EventType.DRY_RUN_RERUN_REJECTED, EventType.PIPELINE_EXCLUDED}
     return Forecast(Prospect.REFUSED if is_refused else Prospect.ACCEPTED, f"in dry run: {told.message}")
 
 
@@ -73,6 +81,8 @@ def _told(effects: Sequence[Effect], run: Run | None) -> Forecast:
     refusal = next(rejected, None)
     if refusal is not None:
         return Forecast(Prospect.REFUSED, refusal.message, _remedy(effects))
+    if told := next((each for each in effects if isinstance(each, EmitEvent) and each.type in _REFUSALS), None):
+        return Forecast(Prospect.REFUSED, str(told.detail.get("reason") or told.message), _remedy(effects))
     return Forecast(Prospect.NOTHING, _reason(effects))
 
 

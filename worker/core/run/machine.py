@@ -13,7 +13,7 @@ from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.clock_shift import decide_step, realign, shifted
 from worker.core.run.context import Context, limits
-from worker.core.run.create import decide_create
+from worker.core.run.create import decide_create, decide_trigger_of_existing
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import (
     Create,
@@ -41,6 +41,7 @@ from worker.core.run.facts import (
     Fact,
     RerunRequested,
     TimerFired,
+    TriggerRequested,
 )
 from worker.core.run.polling import decide_polling
 from worker.core.run.post_run import noted
@@ -96,6 +97,8 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
     context = Context(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
         return decide_rerun(context, fact)
+    if isinstance(fact, TriggerRequested):
+        return decide_trigger_of_existing(context, fact)
     if isinstance(fact, CancelRequested) and fact.identity:
         return _cancel_once(context, fact)
     return _decide_by_state(context, fact)

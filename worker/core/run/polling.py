@@ -54,12 +54,14 @@ def decide_polling(context: Context, fact: Fact) -> Decision:
 
 
 def old_report(context: Context, fact: JobReported) -> Decision | None:
-    """Ignore a report that was handled, or is older than the attempt; None for any other report.
+    """Ignore a report that was handled, or is about an earlier attempt; None for any other report.
 
-    A report names no attempt, so one from before the attempt began is about an earlier attempt.
+    A report of another system names no attempt, so one from before the attempt began is about an earlier one.
     """
     if fact.identity in context.run.handled:
         return ignore(f"report {fact.identity} was taken in already")
+    if fact.attempt is not None and fact.attempt != context.run.attempt:
+        return ignore(f"the report is about attempt {fact.attempt}, which is over")
     if fact.at < context.run.attempt_began_at:
         return ignore("the report is older than the attempt and speaks of an earlier one")
     return None

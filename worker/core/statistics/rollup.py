@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class RunTally:
     """Counts runs. `deadlines` counts those with a verdict on their deadline, `met` those that met it."""
 
     runs: int = 0
@@ -45,7 +45,7 @@ class Tally:
         if duration is not None:
             self.durations[duration_class(duration)] += 1
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "RunTally") -> None:
         self.runs += other.runs
         self.deadlines += other.deadlines
         self.met += other.met
@@ -70,7 +70,7 @@ def class_duration(number: int) -> timedelta:
     return timedelta(milliseconds=GROWTH ** (number + 0.5))
 
 
-def bounded(cells: Mapping[Cell, Tally], cells_max: int) -> dict[Cell, Tally]:
+def bounded(cells: Mapping[Cell, RunTally], cells_max: int) -> dict[Cell, RunTally]:
     """Return the tallies in at most `cells_max` cells: without hours, and then without names, if need be."""
     if len(cells) <= cells_max:
         return dict(cells)
@@ -80,8 +80,8 @@ def bounded(cells: Mapping[Cell, Tally], cells_max: int) -> dict[Cell, Tally]:
     return merged((replace(cell, pipeline=OTHERS, owner=OTHERS), tally) for cell, tally in without_hours.items())
 
 
-def merged(parts: Iterable[tuple[Cell, Tally]]) -> dict[Cell, Tally]:
-    cells: dict[Cell, Tally] = {}
+def merged(parts: Iterable[tuple[Cell, RunTally]]) -> dict[Cell, RunTally]:
+    cells: dict[Cell, RunTally] = {}
     for cell, tally in parts:
-        cells.setdefault(cell, Tally()).merge(tally)
+        cells.setdefault(cell, RunTally()).merge(tally)
     return cells

@@ -1,9 +1,12 @@
-"""Durations as pipeline files write them: `90s`, `1h30m`, `1.5h`."""
+"""Durations as pipeline files, settings and options write them: `90s`, `1h30m`, `1.5h`, `7d`, `2w`."""
 
 import re
 from datetime import timedelta
 from fractions import Fraction
 from math import ceil
+from typing import Final
+
+DURATION_HINT: Final = "write numbers with units w, d, h, m, s or ms: 90s, 1h30m, 7d"
 
 _NANOSECONDS = {
     "ns": 1,
@@ -14,8 +17,10 @@ _NANOSECONDS = {
     "s": 10**9,
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
+    "d": 24 * 3600 * 10**9,  # always 24 hours: a duration knows no zone, so no day of 23 or 25
+    "w": 7 * 24 * 3600 * 10**9,
 }
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
 _WHOLE = re.compile(rf"[+-]?(?:0|(?:{_PART.pattern})+)", re.ASCII)
 _DAYS = re.compile(r"(?:(?P<weeks>\d{1,6})w)?(?:(?P<days>\d{1,6})d)?(?P<rest>[^wd]*)", re.ASCII)
 _DAYS_MAX = 36_500
@@ -52,7 +57,10 @@ def parse_span(text: str) -> timedelta | None:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration that `parse_duration` can read, within its range: `1h30m`, `45m`, `0.5s`."""
+    """Write a duration that `parse_duration` can read, within its range: `1h30m`, `45m`, `0.5s`.
+
+    The largest unit is the hour. Stored rows, events and rendered files have this form, and older readers know no days.
+    """
     microseconds = abs(duration) // timedelta(microseconds=1)
     seconds, fraction = divmod(microseconds, 10**6)
     minutes, seconds = divmod(seconds, 60)

@@ -21,12 +21,12 @@ def time_after(text: str, now: datetime) -> datetime:
     ahead = parse_duration(text)
     at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
     if at <= now:
-        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h")
+        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h or 7d")
     return at
 
 
 def _time(text: str) -> datetime:
     at = parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")
     if at is None:
-        raise ConfigError(f"{text!r} is not a time; write 2h, 2026-03-03 or 2026-03-03T12:00:00Z")
+        raise ConfigError(f"{text!r} is not a time; write 2h, 7d, 2026-03-03 or 2026-03-03T12:00:00Z")
     return at

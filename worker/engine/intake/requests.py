@@ -1,22 +1,23 @@
-"""Requests: turns rerun and cancel requests, from people or from Interlock, into facts."""
+"""Requests: turns trigger, rerun and cancel requests, from people or from Interlock, into facts."""
 
 from datetime import datetime
 
-from worker.config.versions import PipelineVersions
+from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
-from worker.core.run.facts import CancelRequested, RerunRequested
+from worker.core.model.pipeline import Schedule
+from worker.core.run.facts import CancelRequested, RerunRequested, TriggerRequested
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.commits import Commits
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, Handled
 from worker.engine.intake.rerun_freshness import RerunFreshness
 from worker.engine.intake.sensors import SensorIntake
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
 from worker.store.repos.installation import InstallTime
-from worker.store.repos.requests import Requests
+from worker.store.repos.requests import Requests, TriggerRequest
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
@@ -68,6 +69,40 @@ class RequestIntake:
             supersede=request.supersede,
         )
         await self._engine.handle(key, fact)
+
+    async def handle_trigger(self, key: RunKey) -> None:
+        """Handle a trigger request, and remove it once it is answered; a pause holds it back. Safe to repeat."""
+        request = await self._requests.trigger_of(key)
+        version = await self._configs.current(key.pipeline)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if request is None or version is None or schedule is None:
+            return
+        if refusal := await self._sensors.refusal(key, schedule):
+            tell = EmitEvent(
+                type=EventType.TRIGGER_REJECTED,
+                message=f"{key}: trigger rejected ({request.reason}, requested by {request.by}): {refusal.reason}",
+                detail={"reason": refusal.reason, "requestedBy": request.by, "actionHint": refusal.hint},
+                once=True,
+                about=request.identity,  # the same period may be asked for again
+            )
+            await self._commits.tell_once(key, tell, self._clock.now())
+        elif await self._trigger(key, version, schedule, request) is Handled.HELD_BACK:
+            return
+        # Last: if the worker dies before this, the run remembers the request, and it is removed when it comes again.
+        await self._requests.forget_trigger(key, request)
+
+    async def _trigger(self, key: RunKey, version: Version, schedule: Schedule, request: TriggerRequest) -> Handled:
+        await self._sensors.warn_of_grain(key, schedule, "a trigger request", {"requestedBy": request.by})
+        requested_at = parse_rfc3339(request.requested_at) or self._clock.now()
+        fact = TriggerRequested(
+            key=key,
+            birth=self._engine.new_run(version),
+            identity=request.identity,
+            reason=request.reason,
+            by=request.by,
+            arrived_at=await self._sensors.arrival(key, schedule, requested_at),
+        )
+        return await self._engine.handle(key, fact)
 
     async def handle_cancel(self, key: RunKey) -> None:
         """Handle a cancel request as its row is now."""

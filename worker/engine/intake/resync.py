@@ -5,6 +5,7 @@ from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model import keys
+from worker.core.model.keys import RowKind
 from worker.core.model.pipeline import Match, PipelineId, Schedule, Trigger
 from worker.core.run.facts import Origin
 from worker.core.run.sensor_match import LOOK_BACK
@@ -52,9 +53,14 @@ class PipelineResync:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
             await self._handle_signals(version, schedule, origin, may_begin)
-        for named in (keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows):
-            if named is not None:
-                await self._requests.handle_rerun(named[1], None)
+        for row in rows:
+            match keys.run_row_of(str(row["PK"]), str(row["SK"])):
+                case (RowKind.RERUN_REQUEST, key):
+                    await self._requests.handle_rerun(key, None)
+                case (RowKind.TRIGGER_REQUEST, key):
+                    await self._requests.handle_trigger(key)
+                case _:
+                    continue
         await self._sensors.wake_all(version.pipeline)
 
     async def _resume_deferred(self, version: Version, row: Row) -> None:

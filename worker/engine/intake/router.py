@@ -26,7 +26,7 @@ from worker.engine.pauses import PauseEnds
 from worker.runtime.clock import Clock
 from worker.store.repos.deployments import Deployments
 from worker.store.repos.installation import InstallTime
-from worker.store.repos.job_log import OURS
+from worker.store.repos.job_log import JOB, OURS, reported_outputs
 from worker.store.repos.pauses import pause_of
 from worker.store.repos.sensors import sensor_of
 from worker.store.rows import loose_text, texts
@@ -41,11 +41,12 @@ class InputRow(StrEnum):
     PAUSE = keys.PAUSE
     RERUN_REQUEST = keys.RERUN_REQUEST
     CANCEL_REQUEST = keys.CANCEL_REQUEST
+    TRIGGER_REQUEST = keys.TRIGGER_REQUEST
     CASCADE = keys.MARKER  # a partition key
     JOB_REPORT = keys.JOB  # in the job log table
 
 
-_PREFIXES: Final = (InputRow.SENSOR, InputRow.RERUN_REQUEST, InputRow.CANCEL_REQUEST)
+_PREFIXES: Final = (InputRow.SENSOR, InputRow.RERUN_REQUEST, InputRow.CANCEL_REQUEST, InputRow.TRIGGER_REQUEST)
 _WHOLE_KEYS: Final = (InputRow.CONFIG, InputRow.PAUSE)
 
 
@@ -111,6 +112,7 @@ class Router:
             InputRow.PAUSE: self._pause_changed,
             InputRow.RERUN_REQUEST: self._rerun_requested,
             InputRow.CANCEL_REQUEST: self._cancel_requested,
+            InputRow.TRIGGER_REQUEST: self._trigger_requested,
             InputRow.CASCADE: self._cascaded,
             InputRow.JOB_REPORT: self._job_logged,
         }
@@ -189,6 +191,9 @@ class Router:
     async def _cancel_requested(self, change: Change, _: Row) -> None:
         await self._requests.handle_cancel(_run_of(change))
 
+    async def _trigger_requested(self, change: Change, _: Row) -> None:
+        await self._requests.handle_trigger(_run_of(change))
+
     async def _cascaded(self, change: Change, image: Row) -> None:
         pipeline = PipelineId(change.key.pk.removeprefix(keys.MARKER))
         name, _, schedule = change.key.sk.partition("#")
@@ -221,6 +226,8 @@ class Router:
             at=stamp.at if stamp else change.at,
             category=_category(loose_text(image, "category")),
             message=loose_text(image, "error"),
+            attempt=stamp.attempt if stamp and image.get("by") == JOB else None,
+            outputs=reported_outputs(image) if image.get("by") == JOB else None,
         )
         await self._engine.handle(key, fact)
 

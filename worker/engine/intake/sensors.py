@@ -127,9 +127,9 @@ class SensorIntake:
         if refusal := await self.refusal(key, schedule):
             await self.refuse(key, said.key, content, refusal)
             return set()
-        await self._warn_of_grain(key, schedule, said.key)
+        await self.warn_of_grain(key, schedule, said.key, {"sensorKey": said.key})
         await self._close_if_overdue(key, version, schedule, seen)
-        arrived_at = await self._arrival(key, schedule, seen.at)
+        arrived_at = await self.arrival(key, schedule, seen.at)
         wanted = RunTriggered(
             key=key,
             birth=self._engine.new_run(version),
@@ -181,19 +181,19 @@ class SensorIntake:
         if await self._commits.tell_once(key, told, self._clock.now()):
             self._log("signal.refused", {"run": str(key), "sensor": sensor_key, "reason": refusal.reason})
 
-    async def _warn_of_grain(self, key: RunKey, schedule: Schedule, sensor_key: str) -> None:
-        """Emit an event, once for a schedule, if sensors name another grain than it expects.
+    async def warn_of_grain(self, key: RunKey, schedule: Schedule, named_by: str, detail: Mapping[str, Json]) -> None:
+        """Emit an event, once for a schedule, if a sensor or request names another grain than it expects.
 
-        For example, they name days where the schedule expects hours.
+        For example, it names a day where the schedule expects hours.
         """
         found = wrong_grain(key.period, schedule)
         if found is None:
             return
         told = EmitEvent(
             type=EventType.GRAIN_MISMATCH,
-            message=f"{sensor_key} {found}; there is a run of {key.period} all the same",
+            message=f"{named_by} {found}; there is a run of {key.period} all the same",
             detail={
-                "sensorKey": sensor_key,
+                **detail,
                 "named": found.named,
                 "expected": found.expected,
                 "actionHint": found.hint,
@@ -202,7 +202,7 @@ class SensorIntake:
         )
         mark_sk = keys.grain_mark_sk(schedule.id, found.named)
         if await self._commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
-            self._log("signal.grain_mismatched", {"run": str(key), "sensor": sensor_key, "expected": found.expected})
+            self._log("signal.grain_mismatched", {"run": str(key), "sensor": named_by, "expected": found.expected})
 
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
         """Return the period that a sensor is for, without binding the sensor to it."""
@@ -235,8 +235,8 @@ class SensorIntake:
         await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
         return found.period
 
-    async def _arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
-        """Return when the run's first trigger sensor arrived, if its deadline counts from then.
+    async def arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
+        """Return when the run's first trigger sensor or request arrived, if its deadline counts from then.
 
         The time is stored before the run is created.
         """

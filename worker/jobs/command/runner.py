@@ -95,6 +95,7 @@ def context_environment(token: str, context: RunContext) -> dict[str, str]:
         "INTERLOCK_ATTEMPT": str(context.attempt),
         "INTERLOCK_PAR_DAY": context.par_day,
         "INTERLOCK_PAR_HOUR": context.par_hour,
+        "INTERLOCK_CALLBACK_URL": context.callback_url,
     }
 
 

@@ -1,4 +1,4 @@
-"""Submits rerun and cancel requests: forecasts the result, then writes a row for a worker."""
+"""Submits trigger, rerun and cancel requests: forecasts the result, then writes a row for a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.run.decision import Decision
-from worker.core.run.facts import CancelRequested, NewRun, RerunRequested
+from worker.core.run.facts import CancelRequested, NewRun, RerunRequested, TriggerRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
 from worker.core.run.foreign import respect
 from worker.core.run.reruns import REPLAY
@@ -25,7 +25,7 @@ from worker.runtime.ids import random_id
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
-from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.runs import Runs
 from worker.store.table import Put, Tables
 
@@ -61,6 +61,14 @@ class RerunSpec:
         return "replay" if self.reason == REPLAY else "rerun"
 
 
+@dataclass(frozen=True, slots=True)
+class TriggerSpec:
+    """Describes a run that a person starts, and who that is."""
+
+    reason: str
+    by: str
+
+
 class RunRequests:
     """Submits requests. With `is_rehearsed` it returns the forecast and writes nothing.
 
@@ -81,6 +89,22 @@ class RunRequests:
         self._tables, self._clock, self._is_rehearsed, self._new_id = tables, clock, is_rehearsed, new_id
         self._by = by
         self._configs, self._runs, self._requests = PipelineVersions(tables), Runs(tables), Requests(tables)
+
+    async def trigger(self, key: RunKey, version: Version, wish: TriggerSpec) -> RequestOutcome:
+        """Request a run that does not exist. If it would be rejected, nothing is written.
+
+        No alert is sent in that case.
+        """
+        now, run = self._clock.now(), await self._runs.load(key)
+        waiting = await self._requests.trigger_of(key)
+        forecast = await self._foresee_trigger(key, version, run, wish, waiting)
+        is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
+        if is_written:
+            request = TriggerRequest(
+                reason=wish.reason, requested_at=format_rfc3339(now), id=self._new_id(), by=wish.by
+            )
+            await self._requests.ask_trigger(key, request, now)
+        return RequestOutcome(key=key, forecast=forecast, is_written=is_written, is_first=run is None)
 
     async def rerun(self, key: RunKey, version: Version, wish: RerunSpec) -> RequestOutcome:
         """Request a rerun. If it would be rejected, nothing is written and the forecast gives the reason.
@@ -140,6 +164,30 @@ class RunRequests:
         return [event_write(action_event(self._by, action, event_id=self._new_id(), at=now))]
 
     # --- forecasts ----------------------------------------------------------------------------------------------------
+
+    async def _foresee_trigger(
+        self,
+        key: RunKey,
+        version: Version,
+        run: Run | ForeignRun | None,
+        wish: TriggerSpec,
+        waiting: TriggerRequest | None,
+    ) -> Forecast:
+        now, version = self._clock.now(), await self._judged_by(version, run)
+        pipeline, schedule = version.pipeline, schedule_of(version.pipeline, key.schedule)
+        if refusal := refused(key.period, schedule, now, exists=run is not None):
+            return Forecast(Prospect.REFUSED, refusal.reason, refusal.hint)
+        fact = TriggerRequested(key=key, birth=_NOT_MADE, identity=self._new_id(), reason=wish.reason, by=wish.by)
+        if pipeline.dry_run and not _is_active(run):
+            return forecast_dry_run(await self._rehearsal(key), pipeline, schedule, fact, now)
+        if isinstance(run, ForeignRun):
+            if taken := _respected(run, now):
+                return taken
+            run = await ForeignRuns(self._tables).stand_in(run, _NOT_MADE, pipeline, now)
+        if run is None and waiting is not None:
+            said = f'{waiting.by} requested it at {waiting.requested_at} ("{waiting.reason}")'
+            return Forecast(Prospect.NOTHING, f"{said}; that request waits for a worker or for the end of a pause")
+        return forecast(run, pipeline, schedule, fact, now, pause=await Pauses(self._tables).load(key.pipeline))
 
     async def _foresee_rerun(
         self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: RerunSpec, now: datetime

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from worker.core.statistics.rollup import NO_HOUR, Cell, Tally
+from worker.core.statistics.rollup import NO_HOUR, Cell, RunTally
 from worker.operations.day_rollups import DayRollups
 from worker.operations.records import EndRecord, StatisticsRecord
 from worker.operations.runs.run_filter import BadFilter, RunFilter, RunMatcher
@@ -79,8 +79,8 @@ class RunStatistics:
             raise BadFilter("statistics have no filter by error or deadline; use `runs list` for single runs")
         matcher = RunMatcher.of(wanted, now)
         start, end = _hour(matcher.window.start), _hour(matcher.window.end + timedelta(hours=1, microseconds=-1))
-        groups: dict[tuple[str, ...], Tally] = {}
-        total = Tally()
+        groups: dict[tuple[str, ...], RunTally] = {}
+        total = RunTally()
         totals: dict[str, int] = {}
         group_totals: dict[tuple[str, ...], dict[str, int]] = {}
         days = await self._days(start, end, now)
@@ -89,7 +89,7 @@ class RunStatistics:
                 if not _is_wanted(matcher, day, cell, start, end):
                     continue
                 group = tuple(_member(dimension, day, cell) for dimension in by)
-                groups.setdefault(group, Tally()).merge(tally)
+                groups.setdefault(group, RunTally()).merge(tally)
                 total.merge(tally)
                 for counts in (group_totals.setdefault(group, {}), totals):
                     counts[cell.status] = counts.get(cell.status, 0) + tally.runs
@@ -131,7 +131,7 @@ class RunStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _Days:
-    cells: Sequence[tuple[date, Mapping[Cell, Tally]]]
+    cells: Sequence[tuple[date, Mapping[Cell, RunTally]]]
     is_complete: bool
     rollup_rows: int
     listed_rows: int
@@ -166,7 +166,7 @@ def _member(dimension: Dimension, day: date, cell: Cell) -> str:
             return UNKNOWN if cell.hour == NO_HOUR else f"{day.isoformat()}T{cell.hour:02d}"
 
 
-def _record(group: Mapping[str, str], tally: Tally, counts: Mapping[str, int]) -> StatisticsRecord:
+def _record(group: Mapping[str, str], tally: RunTally, counts: Mapping[str, int]) -> StatisticsRecord:
     completed, failed = counts.get("completed", 0), counts.get("failed", 0)
     return StatisticsRecord(
         group=group,

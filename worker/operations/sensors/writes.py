@@ -30,7 +30,7 @@ class SensorWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenSensor:
-    """WrittenSensor names who reads a sensor that was written. `warnings` do not keep it from being written."""
+    """WrittenSensor names who reads a sensor that was written, and what looks mistaken about it."""
 
     name: SensorName
     read_by: Sequence[str]

@@ -1,4 +1,4 @@
-"""Reads the workers of a group, their leases and progress, and the plan that every worker makes for them."""
+"""Reads the workers of a group, their leases and progress, and the plan that every worker makes."""
 
 import re
 from collections import defaultdict

@@ -3,17 +3,21 @@
 No decision depends on it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
+from worker.core.model.values import Json
+from worker.runtime.json_bytes import from_json, to_json
 from worker.store import retention
 from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import TTL, Absent, Prefix, Put, Row, TableName, Tables, query_all
 
 OURS = "interlock"
+JOB = "job"  # the job itself reported its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,11 @@ class JobRecord:
         """
         return self.by == OURS
 
+    @property
+    def is_report(self) -> bool:
+        """Return whether the job itself reported its end."""
+        return self.by == JOB
+
 
 def append_write(key: RunKey, line: JobLine) -> Put:
     """Build the write of a line, for the commit of the decision it records."""
@@ -65,6 +74,41 @@ def append_write(key: RunKey, line: JobLine) -> Put:
         TTL: expiry(line.at, retention.JOB_LOG),
     }
     return Put(TableName.JOBLOG, without_none(row), Absent())
+
+
+def report_write(
+    key: RunKey,
+    *,
+    attempt: int,
+    entry_id: str,
+    at: datetime,
+    event: str,
+    error: str = "",
+    category: str = "",
+    outputs: Mapping[str, Json] | None = None,
+) -> Put:
+    """Build the write of a job's report about its own end, which the router takes in as a fact."""
+    row = {
+        "PK": keys.pipeline_pk(key.pipeline),
+        "SK": keys.job_sk(key, at=at, attempt=attempt, entry_id=entry_id),
+        "event": event,
+        "attempt": attempt,
+        "error": error or None,
+        "category": category or None,
+        "outputs": None if outputs is None else to_json(outputs).decode(),
+        "by": JOB,
+        TTL: expiry(at, retention.JOB_LOG),
+    }
+    return Put(TableName.JOBLOG, without_none(row), Absent())
+
+
+def reported_outputs(row: Row) -> Mapping[str, Json] | None:
+    """Return what a job reported that it returned; None if it reported nothing that can be read."""
+    try:
+        outputs = from_json(loose_text(row, "outputs"))
+    except ValueError:
+        return None
+    return cast("Mapping[str, Json]", outputs) if isinstance(outputs, dict) else None
 
 
 class JobLog:

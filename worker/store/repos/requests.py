@@ -1,18 +1,38 @@
-"""Requests: a person (or Interlock, for late data and drift) asks for a rerun or a cancellation.
+"""Requests: a person, or Interlock for late data and drift, asks for a run, a rerun or a cancellation.
 
 A run has one row for each kind of request, so a new request replaces the last. Its identity is its content: a row that
-is delivered again is the same request, and the run remembers those it answered.
+is delivered again is the same request, and the run remembers those it answered. A trigger request is removed once it
+is answered, because a run that somebody deletes must not begin again by itself.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.run.reruns import request_identity
-from worker.store.rows import loose_text, without_none
-from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, Value, Write, all_of
+from worker.store import retention
+from worker.store.rows import expiry, loose_text, without_none
+from worker.store.table import (
+    TTL,
+    Absent,
+    Condition,
+    Delete,
+    Equals,
+    Exists,
+    Key,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Value,
+    Write,
+    all_of,
+)
 
 DEFAULT_REASON = "manual"
 
@@ -48,6 +68,20 @@ class CancelRequest:
         return request_identity(self.reason, self.requested_at, self.id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerRequest:
+    """Asks for a run that does not exist, as though its trigger had held."""
+
+    reason: str
+    requested_at: str
+    id: str
+    by: str
+
+    @property
+    def identity(self) -> str:
+        return request_identity(self.reason, self.requested_at, self.id)
+
+
 AnyRequest: TypeAlias = RerunRequest | CancelRequest
 
 
@@ -59,7 +93,7 @@ def rerun_request_of(row: Row) -> RerunRequest:
         id=loose_text(row, "id"),
         supersede=row.get("supersede") is True,
         note=loose_text(row, "note"),
-        by=loose_text(row, "by"),
+        by=loose_text(row, "requestedBy"),
         via=loose_text(row, "via"),
     )
 
@@ -70,8 +104,17 @@ def cancel_request_of(row: Row) -> CancelRequest:
         requested_at=loose_text(row, "requestedAt"),
         id=loose_text(row, "id"),
         waive_sla=row.get("waiveSla") is True,
-        by=loose_text(row, "by"),
+        by=loose_text(row, "requestedBy"),
         via=loose_text(row, "via"),
+    )
+
+
+def trigger_request_of(row: Row) -> TriggerRequest:
+    return TriggerRequest(
+        reason=loose_text(row, "reason") or DEFAULT_REASON,
+        requested_at=loose_text(row, "requestedAt"),
+        id=loose_text(row, "id"),
+        by=loose_text(row, "requestedBy") or "unknown",
     )
 
 
@@ -87,6 +130,24 @@ class Requests:
     async def cancel_of(self, key: RunKey) -> CancelRequest | None:
         row = await self._tables.get(TableName.CONTROL, _key(key, keys.cancel_request_sk(key)))
         return None if row is None else cancel_request_of(row)
+
+    async def trigger_of(self, key: RunKey) -> TriggerRequest | None:
+        """Return the trigger request that is not answered yet."""
+        row = await self._tables.get(TableName.CONTROL, _key(key, keys.trigger_request_sk(key)))
+        return None if row is None else trigger_request_of(row)
+
+    async def ask_trigger(self, key: RunKey, request: TriggerRequest, now: datetime) -> None:
+        """Write a trigger request. Raises `StaleWrite` if there is one that is not answered yet."""
+        at = _key(key, keys.trigger_request_sk(key))
+        said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
+        row = {"PK": at.pk, "SK": at.sk, **said, "requestedBy": request.by, TTL: expiry(now, retention.RUNS)}
+        await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
+
+    async def forget_trigger(self, key: RunKey, answered: TriggerRequest) -> None:
+        """Remove a trigger request that was answered, unless there is another since."""
+        at = _key(key, keys.trigger_request_sk(key))
+        with suppress(StaleWrite):
+            await self._tables.commit(Delete(TableName.CONTROL, at, Equals("id", answered.id)))
 
     async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None, *along: Write) -> None:
         """Replace the request that was seen. Raises `StaleWrite` if there is another request since.
@@ -109,7 +170,7 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
 
 def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
     said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
-    author = {"by": request.by or None, "via": request.via or None}
+    author = {"requestedBy": request.by or None, "via": request.via or None}
     return Put(TableName.CONTROL, without_none({"PK": at.pk, "SK": at.sk, **said, **author, **more}), _still(seen))
 
 

@@ -12,11 +12,11 @@ from typing import Final, cast
 
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
-from worker.core.statistics.rollup import Cell, Tally, bounded
+from worker.core.statistics.rollup import Cell, RunTally, bounded
 from worker.runtime.json_bytes import from_json, to_json
 from worker.store import retention
 from worker.store.rows import expiry, first_rows, loose_text
-from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables
+from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables, all_of
 
 CELLS_MAX: Final = 4_000  # of a row: at 50 bytes each, half of what a row can hold, before compression
 
@@ -58,14 +58,14 @@ class RunRollups:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def of_day(self, day: date) -> list[dict[Cell, Tally]]:
+    async def of_day(self, day: date) -> list[dict[Cell, RunTally]]:
         """Return the rollups of a day: at most `STATUS_BUCKETS` rows."""
         rows = await first_rows(
             self._tables, TableName.CONTROL, keys.rollup_pk(day), limit=keys.STATUS_BUCKETS, sk=Prefix("")
         )
         return [_cells(row) for row in rows]
 
-    async def save(self, day: date, bucket: int, cells: Mapping[Cell, Tally], now: datetime) -> None:
+    async def save(self, day: date, bucket: int, cells: Mapping[Cell, RunTally], now: datetime) -> None:
         """Write the rollup of one bucket over an earlier one."""
         end_of_day = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
         row = {
@@ -91,13 +91,9 @@ class RunRollups:
 
     async def advance(self, seen: RollupProgress | None, progress: RollupProgress) -> bool:
         """Record the progress unless another worker did so since; return whether this call did."""
-        row = {
-            "PK": _PROGRESS.pk,
-            "SK": _PROGRESS.sk,
-            "first": progress.first.isoformat(),
-            "last": progress.last.isoformat(),
-        }
-        condition = Absent() if seen is None else Equals("last", seen.last.isoformat())
+        ends = {name: at.isoformat() for name, at in _ends(progress)}
+        row = {"PK": _PROGRESS.pk, "SK": _PROGRESS.sk, **ends}
+        condition = Absent() if seen is None else all_of(*(Equals(name, at.isoformat()) for name, at in _ends(seen)))
         try:
             await self._tables.commit(Put(TableName.CONTROL, row, condition))
         except StaleWrite:
@@ -121,10 +117,14 @@ class RunRollups:
             return
 
 
+def _ends(progress: RollupProgress) -> tuple[tuple[str, date], ...]:
+    return ("first", progress.first), ("last", progress.last)
+
+
 _PROGRESS: Final = Key(keys.ROLLUPS, "PROGRESS")
 
 
-def _packed(cells: Mapping[Cell, Tally]) -> bytes:
+def _packed(cells: Mapping[Cell, RunTally]) -> bytes:
     parts = [
         [
             cell.pipeline,
@@ -142,7 +142,7 @@ def _packed(cells: Mapping[Cell, Tally]) -> bytes:
     return zlib.compress(to_json(parts))
 
 
-def _cells(row: Row) -> dict[Cell, Tally]:
+def _cells(row: Row) -> dict[Cell, RunTally]:
     packed = row.get("cells")
     if not isinstance(packed, bytes):
         return {}
@@ -150,7 +150,7 @@ def _cells(row: Row) -> dict[Cell, Tally]:
     return dict(_unpacked(part) for part in parts)
 
 
-def _unpacked(part: list[object]) -> tuple[Cell, Tally]:
+def _unpacked(part: list[object]) -> tuple[Cell, RunTally]:
     pipeline, owner, hour, status, outcome, runs, deadlines, met, durations = part
     cell = Cell(
         pipeline=str(pipeline),
@@ -160,5 +160,5 @@ def _unpacked(part: list[object]) -> tuple[Cell, Tally]:
         outcome=str(outcome),
     )
     counted = Counter(dict(cast("list[tuple[int, int]]", durations)))
-    tally = Tally(runs=cast("int", runs), deadlines=cast("int", deadlines), met=cast("int", met), durations=counted)
+    tally = RunTally(runs=cast("int", runs), deadlines=cast("int", deadlines), met=cast("int", met), durations=counted)
     return cell, tally

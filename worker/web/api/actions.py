@@ -1,4 +1,4 @@
-"""Actions on runs and pipelines: each returns what will come of it, and is recorded with who asked and why."""
+"""Actions on runs and pipelines: each returns its expected result, and is recorded as an event."""
 
 from functools import partial
 
@@ -57,7 +57,7 @@ async def rerun(
     key: RunName,
     body: RerunBody,
 ) -> Response:
-    """Request another attempt. A request that would be rejected is not made: it is a problem that says why."""
+    """Request another attempt. If it would be rejected, nothing is requested, and the problem says why."""
     wish = RerunSpec(reason=body.reason, supersede=body.supersede)
     outcome = await submit_rerun(context, author, key, wish, is_dry=body.dry_run)
     return _answer("rerun", outcome, body.reason)

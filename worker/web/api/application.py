@@ -16,6 +16,7 @@ from worker.web.api.actions import actions_router
 from worker.web.api.context import ApiContext
 from worker.web.api.deadletters import deadletters_router
 from worker.web.api.events import events_router
+from worker.web.api.jobs import jobs_router
 from worker.web.api.openapi import openapi_document
 from worker.web.api.pipelines import pipelines_router
 from worker.web.api.responses import PROBLEMS
@@ -50,6 +51,7 @@ ROUTERS: Final = (
     actions_router,
     events_router,
     deadletters_router,
+    jobs_router,
     workers_router,
 )
 

@@ -89,7 +89,7 @@ async def show_letter(context: Context, source: SourceName, letter: LetterName) 
     response_model=DeadLetterActionDocument,
 )
 async def replay_source(context: Context, author: Author, source: SourceName, body: ReasonRequest) -> Response:
-    """Request that workers process the dead letters of a source again, in order; at most 1,000 with one request."""
+    """Request that workers process the dead letters of a source again, in order; at most 1,000."""
     await _require_source(context, source)
     letters = await DeadLetters(context.tables).list(source, REPLAYED_MAX)
     if not letters:

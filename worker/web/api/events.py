@@ -40,7 +40,7 @@ class EventsQuery(Paging):
 
 @events_router.get("/events", summary="List events", **listing(EventRecord))
 async def list_events(request: Request, context: Context, query: Annotated[EventsQuery, Query()]) -> Response:
-    """List events since a time, oldest first. Without a pipeline, only types of Interlock's own can be found."""
+    """List events since a time, oldest first. Events of other systems need a pipeline."""
     unknown = [each for each in query.type if each not in set(EventType)]
     if unknown and not query.pipeline:
         raise WebProblem(ProblemType.BAD_REQUEST, f"there is no event type {unknown[0][:60]!r}; name a pipeline, too")

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API: what FastAPI derives from the handlers, with errors as they really are."""
+"""The OpenAPI document: what FastAPI derives from the handlers, with errors as they really are."""
 
 from typing import Any
 

@@ -10,7 +10,7 @@ from worker.runtime.logs import REDACTED, is_secret_name, redacted_text
 
 
 def without_secrets(value: Json, name: str = "") -> Json:
-    """Return a value without secrets written out. References to secrets stay: they are how secrets should be named."""
+    """Return a value without secrets that are written out. References to secrets stay."""
     if isinstance(value, str):
         is_reference = f"${SECRET_PREFIX}" in value or f"${{{SECRET_PREFIX}" in value or value.startswith(MANAGED)
         if is_reference or not value:

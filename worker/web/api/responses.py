@@ -19,7 +19,7 @@ def record(content: Mapping[str, Json], status: int = 200, headers: Mapping[str,
 
 
 def page(request: Request, items: Sequence[Mapping[str, Json]], following: str | None = None) -> Response:
-    """Return a page of a list, in the form that the request accepts. `following` is the cursor of the rest."""
+    """Return a page of a list, as the request accepts it. `following` is the cursor of the rest."""
     end: dict[str, Json] = {"count": len(items), "complete": following is None, "next": following}
     if NDJSON in request.headers.get("accept", ""):
         lines = [*items, {"type": "end", **end}]

@@ -78,7 +78,7 @@ class LeaseDocument(ApiModel):
 
 
 class SensorAccepted(ApiModel):
-    """A sensor that was written. `readBy` names the pipelines that read it; `warnings` say what looks mistaken."""
+    """A sensor that was written. `readBy` names its pipelines; `warnings` say what looks mistaken."""
 
     type: Literal["sensor"]
     pipeline: str

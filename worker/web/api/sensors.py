@@ -121,7 +121,7 @@ async def write_sensors(request: Request, context: Context, idempotency_key: Ide
 
 @dataclass(frozen=True, slots=True)
 class _Repeatable:
-    """A request that may be repeated. What was answered is remembered with the pipeline of its first sensor."""
+    """A request that may be repeated; its answer is kept with the pipeline of its first sensor."""
 
     key: str | None
     content_hash: str

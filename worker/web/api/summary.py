@@ -41,7 +41,7 @@ class SummaryCache:
 
 @summary_router.get("/summary", summary="Sum up the installation", response_model=SummaryDocument)
 async def summary(request: Request, context: Context) -> Response:
-    """Return active runs by status, today's ended runs, workers and dead letters; at most five seconds old."""
+    """Return active runs by status, today's ended runs, workers and dead letters, up to 5 s old."""
     cache: SummaryCache = request.app.state.summary
     async with cache.lock:
         now_s = context.clock.monotonic()

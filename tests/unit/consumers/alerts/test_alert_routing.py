@@ -49,6 +49,7 @@ def test_the_owners_channels_come_first_then_the_severitys(severity: Severity, o
 
 def test_successes_are_a_digest_unless_each_is_wanted() -> None:
     assert routing_of(FILE).digest_every == timedelta(hours=1)
+    assert routing_of('channel: "#a"\ndigestEvery: 1d').digest_every == timedelta(days=1)
     assert routing_of('channel: "#a"').digest_every == timedelta(minutes=15)
     assert routing_of('channel: "#a"\nsuccesses: each').digest_every is None
 

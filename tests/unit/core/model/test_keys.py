@@ -63,6 +63,8 @@ def test_every_row_about_a_period_is_read_back_whatever_its_names_hold(
     assert keys.run_row_of(pk, keys.sla_sk(run)) == (RowKind.SLA, run)
     assert keys.run_row_of(pk, keys.dry_run_sk(run)) == (RowKind.DRY_RUN, run)
     assert keys.run_row_of(pk, keys.rerun_request_sk(run)) == (RowKind.RERUN_REQUEST, run)
+    assert keys.run_row_of(pk, keys.trigger_request_sk(run)) == (RowKind.TRIGGER_REQUEST, run)
+    assert keys.trigger_request_sk(run).startswith(keys.REQUESTS)  # one read finds all that waits for a pause to end
 
 
 @pytest.mark.parametrize(

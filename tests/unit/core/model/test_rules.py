@@ -53,6 +53,8 @@ PASSING: list[tuple[str, Json, Json]] = [
     ("age_lt", "1h", "2026-03-01T11:00:01Z"),
     ("age_lt", "1h", "2026-03-01T12:05:00Z"),
     ("age_gt", "1h", "2026-03-01T10:59:59Z"),
+    ("age_lt", "7d", "2026-02-22T12:00:01Z"),
+    ("age_gt", "1w", "2026-02-22T11:59:59Z"),
 ]
 FAILING: list[tuple[str, Json, Json]] = [
     ("equals", "COMPLETE", "PENDING"),

@@ -1,5 +1,6 @@
 """From a started job to an end: success, failure and its budgets, stopping, and what cannot be stopped."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -300,6 +301,16 @@ class TestWhatOthersReport:
         _, effects = step(run, reported(JobReport.TIMEOUT, NOON), NOON + HOUR, RETRYING)
 
         assert isinstance(effects[0], Ignore)
+
+    def test_a_report_that_names_an_earlier_attempt_changes_nothing_whenever_it_was_written(self) -> None:
+        run = a_run(State.POLLING, attempt=2, attempt_at=NOON)
+        earlier = replace(reported(JobReport.SUCCESS, NOON + MINUTE), attempt=1)
+
+        _, effects = step(run, earlier, NOON + HOUR, RETRYING)
+        ended, _ = step(run, replace(earlier, attempt=2), NOON + HOUR, RETRYING)
+
+        assert isinstance(effects[0], Ignore)
+        assert ended.state is State.COMPLETED
 
     def test_a_permanent_failure_is_charged_to_the_code_budget(self) -> None:
         run, _ = step(POLLING, reported(JobReport.FAIL, category=FailureCategory.PERMANENT), NOON + HOUR, RETRYING)

@@ -53,6 +53,7 @@ from worker.core.run.facts import (
     StopPending,
     StopRefused,
     TimerFired,
+    TriggerRequested,
 )
 from worker.core.run.machine import decide
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
@@ -62,6 +63,7 @@ FACTS: tuple[Fact, ...] = (
     RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=SensorSignal("orders", NEW)),
     SignalOverdue(key=KEY, birth=BIRTH, deadline_at=NOON),
     RerunRequested(key=KEY, birth=BIRTH, identity="request-1"),
+    TriggerRequested(key=KEY, birth=BIRTH, identity="request-2", reason="came by mail", by="mia"),
     CancelRequested(reason="no longer wanted"),
     SensorChanged("orders"),
     RulesHeld(attempt=1, saw={"orders": OLD}),
@@ -103,6 +105,7 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "RunTriggered": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, LATE, _),
     "SignalOverdue": ("Create EmitEvent", _, _, _, _, _, _),
     "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
+    "TriggerRequested": ("Create EmitEvent EvaluateNow", *["NoteHandled EmitEvent"] * 6),
     "CancelRequested": (_, "End LogJob EmitEvent", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
     "SensorChanged": (_, "EvaluateNow", _, _, _, _, _),
     "RulesHeld": (_, "MoveTo EmitEvent StartJob", _, _, _, _, _),

@@ -27,7 +27,7 @@ class AnsweredRequests:
         return None if row is None else AnsweredRequest(loose_text(row, "hash"), loose_text(row, "response"))
 
     async def put(self, pipeline: PipelineId, key: str, answered: AnsweredRequest, now: datetime) -> None:
-        """Remember a response. Two senders that use one key at the same time wrote the same, so the last one counts."""
+        """Remember a response. Two senders that use one key at once wrote the same: the last one counts."""
         at = _key(pipeline, key)
         row = {
             "PK": at.pk,

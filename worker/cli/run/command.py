@@ -16,6 +16,8 @@ import typer
 
 from consumers.alerts.console import DIGEST_EVERY
 from worker.cli.commands.push import PushRequest, push_files, read_sound_files
+from worker.cli.run.watch import PipelineWatch, stamps_before_push
+from worker.cli.run.watch_report import LoggedWatch, ShownWatch
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources
@@ -30,10 +32,12 @@ from worker.cli.terminal.store_access import (
     show_error,
     show_surprise,
 )
+from worker.config.load import Directory
 from worker.config.roles import Role
 from worker.config.settings import SHADOW, Settings, read_settings
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
+from worker.runtime.line_writer import LineWriter
 from worker.runtime.logs import configure_logs, logger
 from worker.runtime.root_causes import root_causes
 from worker.store.repos.pipelines import Pipelines
@@ -42,6 +46,10 @@ if TYPE_CHECKING:
     from worker.app.worker import Worker
 
 SIGNALS_MAX = 3  # the last one cancels everything that is still running
+# Log events about something that is also an alert.
+ALSO_ALERTS = frozenset({"watchdog.degraded", "run.damaged"})
+
+_STOPPING = "stopping: the worker finishes what it is doing, at most 25 s; Ctrl-C again stops it without finishing"
 
 _log = logger()
 
@@ -57,21 +65,33 @@ class LogLevel(StrEnum):
         return logging.getLevelNamesMapping()[self.name]
 
 
+class OutputFormat(StrEnum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+    def is_text(self, stream: LineWriter) -> bool:
+        """Return whether people read a stream: because it was asked for, or because it is a terminal."""
+        return self is OutputFormat.TEXT or (self is OutputFormat.AUTO and stream.isatty())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     sources: Sources | None = None  # these files are pushed first
     each_success: bool = False
-    log_level: LogLevel = LogLevel.INFO
+    log_level: LogLevel | None = None  # None: warnings for people, everything but details for machines
+    format: OutputFormat = OutputFormat.AUTO
+    watch: bool = False  # reload `sources` when they change
 
 
 async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
     """Push the files if given, then work until a stop signal, or until an output stream is closed."""
     with run_streams(sys.stdout, sys.stderr) as streams:
-        configure_logs(streams.log, access.clock, level=request.log_level.number)
+        _configure_logs(streams, access.clock, request)
         try:
             code = await _run(streams, access, request)
         except WorkerError as error:
-            if not streams.log.isatty():
+            if not request.format.is_text(streams.log):
                 _log.error("worker.failed", reason=str(error))
             show_error(streams.screen, error)
             code = exit_code(error)
@@ -80,14 +100,36 @@ async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int
         return _unread(streams) if streams.unread else code
 
 
+def _configure_logs(streams: RunStreams, clock: Clock, request: RunRequest) -> None:
+    is_text = request.format.is_text(streams.log)
+    level = request.log_level or (LogLevel.WARNING if is_text else LogLevel.INFO)
+    configure_logs(
+        streams.log,
+        clock,
+        level=level.number,
+        is_json=not is_text,
+        is_coloured=streams.log.isatty() and not os.environ.get("NO_COLOR"),
+        # Their alert is a line too, and the same thing twice is a puzzle. Who asks for a level gets all of it.
+        unshown=ALSO_ALERTS if request.log_level is None and request.format.is_text(streams.out) else frozenset(),
+    )
+
+
 async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) -> int:
     screen, settings = streams.screen, read_settings(os.environ, store=access.url)
+    for_people = request.format.is_text(streams.out)
+    watch: PipelineWatch | None = None
     if request.sources is not None:
         if settings.shadow:
             raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
+        if request.watch:
+            report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
+            # Before the files are read: a change while they are is then seen later.
+            watch = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
         pushed = await _push(screen, access, request.sources)
-        if pushed != Exit.DONE:
-            return pushed
+        if pushed is None:
+            return Exit.PROBLEMS
+        if watch is not None:
+            watch.note_pushed(pushed)
     await _introduce(screen, access, settings)
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
@@ -101,12 +143,15 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) ->
         write_metrics=lambda line: _write_metrics(streams, line),
         confirm_logged=streams.log.confirmed,
         log_lines_lost=lambda: streams.log.lost,
+        show_line=streams.show_line(screen) if for_people else None,
     )
-    return await _work(make_worker(options, access.clock), streams)
+    if watch is not None:
+        screen.remark("watching the pipeline files: a change is in force within seconds")
+    return await _work(make_worker(options, access.clock), streams, watch, for_people=for_people)
 
 
-async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
-    """Push the files to the store, and create the store first if it does not exist.
+async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> Directory | None:
+    """Push the files, and create the store if it does not exist. Return None if a file has an error.
 
     `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
     the files were checked, so that an invalid file leaves no store behind.
@@ -114,10 +159,11 @@ async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
     request = PushRequest(sources=sources, consent=Consent(True, None))
     found = read_sound_files(screen, request)
     if found is None:
-        return Exit.PROBLEMS
+        return None
     if await access.admin.init(may_create=False):
         screen.remark(f"made {access.admin.place}")
-    return await push_files(screen, access, request, found)
+    await push_files(screen, access, request, found)
+    return found
 
 
 async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
@@ -136,23 +182,34 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
         screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
 
 
-async def _work(worker: "Worker", streams: RunStreams) -> int:
+async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | None, *, for_people: bool) -> int:
     """Run the worker to its end and return the exit code.
 
     The first signal drains the worker, the second stops it without draining, and the third cancels it like a crash.
     """
+    screen = streams.screen
+
+    def say(text: str) -> None:
+        if for_people:
+            screen.remark(text)
+
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_to_its_end(worker, streams.screen), name="worker")
-        on_signal = _stopping(worker, working)
+        on_signal = _stopping(worker, working, say)
         for number in _stop_signals():
             loop.add_signal_handler(number, on_signal)
         streams.on_broken(lambda: _soon(loop, worker.stop_once))
+        watching = tasks.create_task(watch.run(), name="watch-files") if watch is not None else None
         try:
             await asyncio.wait([working])
         finally:
+            if watching is not None:
+                watching.cancel()
             for number in _stop_signals():
                 loop.remove_signal_handler(number)
+    if not working.cancelled() and working.result() == Exit.DONE:
+        say("stopped; jobs that run continue, and the next worker follows them")
     return Exit.LATER if working.cancelled() else working.result()
 
 
@@ -208,13 +265,14 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up else [])]
 
 
-def _stopping(worker: "Worker", working: "asyncio.Task[int]") -> Callable[[], None]:
+def _stopping(worker: "Worker", working: "asyncio.Task[int]", say: Callable[[str], None]) -> Callable[[], None]:
     asked = 0
 
     def stop() -> None:
         nonlocal asked
         asked += 1
         if asked < SIGNALS_MAX:
+            say(_STOPPING if asked == 1 else "stopping without finishing it")
             worker.stop()
         else:
             working.cancel()
@@ -231,9 +289,15 @@ run_app = typer.Typer()
 RUN_HELP = f"""Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.
 
 The store is one SQLite file, or tables in DynamoDB. A file is made with --pipelines if it is not there. Several \
-workers may share a store: each run has one of them, and when one dies another takes over. Alerts go to Slack if a \
-token is set, else they are lines; the log goes to standard error (JSON if it is not a terminal). Successes are \
-gathered into a digest every 15 minutes.
+workers may share a store: each run has one of them, and when one dies another takes over.
+
+On a terminal, each change of a run is one line, with the local time: started, waiting and why, completed, failed, \
+rerun, deadline. On a pipe, alerts are lines on standard output, successes are gathered into a digest every 15 \
+minutes, and the log is JSON on standard error. --format forces either. With a Slack token, alerts go to Slack.
+
+With --watch, changed and added files are in force within seconds, once nobody writes to them. Active runs keep the \
+version they began with. A file with errors is reported, and the deployed version stays. A deleted file removes \
+nothing: `interlock pipelines remove` does.
 
 Sensors come from other commands, while this one runs: `interlock sensor put`.
 
@@ -251,7 +315,8 @@ Settings from the environment:
 \b
 Examples:
   interlock run --pipelines pipelines/
-  interlock run --store sqlite:///interlock.db --each-success
+  interlock run --pipelines pipelines/ --watch
+  interlock run --store sqlite:///interlock.db --format json
   interlock run --store dynamodb://interlock?region=eu-west-1
 
 SIGTERM and Ctrl-C drain the worker within 25 seconds. A second signal stops without draining; a third exits \
@@ -272,15 +337,35 @@ def run(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside DIR"),
     ] = None,
-    each_success: Annotated[bool, typer.Option("--each-success", help="A line for every success.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Reload the files of --pipelines when they change.")] = False,
+    each_success: Annotated[
+        bool, typer.Option("--each-success", help="A line for every success, as on a terminal.")
+    ] = False,
     log_level: Annotated[
-        LogLevel, typer.Option(metavar="LEVEL", help="Log this and worse: debug, info, warning, error.")
-    ] = LogLevel.INFO,
+        LogLevel | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Log this and worse: debug, info, warning, error.",
+            show_default="info; on a terminal: warning",
+        ),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="text: lines for people; json: alerts, and the log as JSON; auto: text on a terminal.",
+        ),
+    ] = OutputFormat.AUTO,
     store: StoreUrl = None,
 ) -> None:
     clock: Clock = context.obj
     sources = None
+    if watch and pipelines is None:
+        raise typer.BadParameter("there is nothing to watch; add --pipelines DIR", param_hint="--watch")
     if pipelines is not None:
         sources = Sources(paths=[pipelines], calendars=calendars, today=clock.now().date())
-    request = RunRequest(sources=sources, each_success=each_success, log_level=log_level)
+    request = RunRequest(
+        sources=sources, each_success=each_success, log_level=log_level, format=output_format, watch=watch
+    )
     on_store(context, store, lambda screen, at: run_worker(screen, at, request))

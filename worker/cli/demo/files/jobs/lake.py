@@ -1,4 +1,4 @@
-"""The demo's lake: one directory a layer, one file an hour or day; and how a job tells Interlock what it made."""
+"""The demo's lake: a directory per layer, a file per hour or day; jobs report what they made."""
 
 import json
 import os

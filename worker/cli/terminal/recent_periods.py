@@ -1,0 +1,42 @@
+"""Report that a command needs a period, with the periods of the latest runs to choose from."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import Exit, show_failure
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.state import status_word
+from worker.store.repos.runs import Runs, UnreadableRow
+from worker.store.table import Tables
+
+SHOWN_MAX: Final = 3  # of each schedule
+
+
+async def say_period_missing(
+    screen: Screen, tables: Tables, command: str, pipeline: Pipeline, schedules: Sequence[Schedule]
+) -> int:
+    """Show an error that lists the last runs of each schedule, and return its exit code.
+
+    A command that changes a run chooses none by itself: the newest run need not be the one that is meant.
+    """
+    rows = [row for schedule in schedules for row in await _latest(tables, pipeline, schedule)]
+    what = f"`interlock {command}` needs the period of the run"
+    if not rows:
+        says = f"`interlock explain {pipeline.id}` says what it waits for"
+        show_failure(screen, what, f"{pipeline.id} has no run yet; {says}")
+        return Exit.WRONG
+    newest, period, _ = rows[0]
+    name = f" --schedule {newest}" if len(pipeline.schedules) > 1 else ""
+    show_failure(screen, what, f"for example: interlock {command} {pipeline.id} {period}{name}")
+    screen.remark(f"    the last runs of {pipeline.id}:")
+    for schedule, period, status in rows:
+        of = f"  {schedule}" if len(schedules) > 1 else ""
+        screen.remark(f"      {period}  {status}{of}")
+    return Exit.WRONG
+
+
+async def _latest(tables: Tables, pipeline: Pipeline, schedule: Schedule) -> list[tuple[str, str, str]]:
+    runs = await Runs(tables).of_schedule(pipeline.id, schedule.id, limit=SHOWN_MAX)
+    readable = [run for run in runs if not isinstance(run, UnreadableRow)]  # `interlock status` reports the others
+    return [(schedule.id, str(run.key.period), status_word(run)) for run in readable]
