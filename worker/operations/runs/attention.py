@@ -204,7 +204,9 @@ class AttentionReader:
         if isinstance(run, Run) and run.state is State.EVALUATING:
             waiting = await self._waits.of(key, run.config_hash, now)
             return AttentionItem(key=key, record=replace(record, waits_for=waiting), sentence=waiting)
-        about = waits_for(run) if isinstance(run, Run) and not sentence else sentence
+        about = sentence
+        if isinstance(run, Run) and not sentence:
+            about = run.reason if run.is_ended else f"waits for {waits_for(run)}"
         return AttentionItem(key=key, record=record, sentence=about)
 
     async def _rows(self, keys: Sequence[RunKey]) -> dict[RunKey, FoundRun]:
