@@ -26,26 +26,26 @@ _log = logger()
 
 
 class PeriodicRunner:
-    """Starts periodic tasks in the group `tasks`. A `WorkerError` of one is only logged."""
+    """Starts periodic tasks in a group of the event loop. A `WorkerError` of one is only logged."""
 
-    def __init__(self, chores: Sequence[PeriodicTask], clock: Clock, tasks: asyncio.TaskGroup) -> None:
-        self._chores, self._clock, self._tasks = chores, clock, tasks
+    def __init__(self, periodic: Sequence[PeriodicTask], clock: Clock, group: asyncio.TaskGroup) -> None:
+        self._periodic, self._clock, self._group = periodic, clock, group
         self._next_turn: dict[str, float] = {}
         self._under_way: set[str] = set()
 
     def begin_due(self) -> None:
         """Start every task whose turn has come. A task still under way gets its turn when it has ended."""
         now = self._clock.monotonic()
-        for chore in self._chores:
-            if chore.name not in self._under_way and now >= self._next_turn.get(chore.name, now):
-                self._next_turn[chore.name] = now + chore.every.total_seconds()
-                self._under_way.add(chore.name)
-                self._tasks.create_task(self._do(chore), name=f"chore:{chore.name}")
+        for task in self._periodic:
+            if task.name not in self._under_way and now >= self._next_turn.get(task.name, now):
+                self._next_turn[task.name] = now + task.every.total_seconds()
+                self._under_way.add(task.name)
+                self._group.create_task(self._do(task), name=f"periodic:{task.name}")
 
-    async def _do(self, chore: PeriodicTask) -> None:
+    async def _do(self, task: PeriodicTask) -> None:
         try:
-            await chore.run()
+            await task.run()
         except WorkerError as problem:
-            _log.warning("chore.failed", chore=chore.name, reason=str(problem))
+            _log.warning("chore.failed", chore=task.name, reason=str(problem))
         finally:
-            self._under_way.discard(chore.name)
+            self._under_way.discard(task.name)

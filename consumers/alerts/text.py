@@ -11,6 +11,7 @@ from consumers.alerts.run_status import SEVERITIES, RunStatus, standing_of
 from consumers.outbox.incidents import incident_of, is_recovery
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event, shown_type
+from worker.core.model.run_names import name_parts
 from worker.core.model.values import Json
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
@@ -56,7 +57,7 @@ def alert(event: Event) -> ChatMessage:
     """Render one event as a message of its own."""
     severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
     head = f"{EMOJI[severity]} *{_name(shown_type(event.type))}*"
-    about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
+    about = " | ".join(map(_name, name_parts(event.pipeline, event.schedule, event.period)))
     return ChatMessage(
         _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
     )
@@ -65,7 +66,7 @@ def alert(event: Event) -> ChatMessage:
 def summary(event: Event) -> str:
     """Return an event in one line."""
     name = shown_type(event.type)
-    line = f"{name}: {event.message}" if event.message else name
+    line = f"{name}: {_message(event)}" if event.message else name
     return _cut(" ".join(line.split()), FACE_MAX)
 
 
@@ -114,7 +115,7 @@ def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
         [
             _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
             *_body("\n".join(lines)),
-            _context(f"told together, because there were many; no thread was opened for them. {rest}"),
+            _context(f"grouped, because there were many; they have no threads. {rest}"),
         ],
     )
 
@@ -138,12 +139,18 @@ def _named(events: Sequence[Event]) -> list[str]:
 
 
 def _about(event: Event) -> str:
-    return "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
+    return "/".join(name_parts(event.pipeline, event.schedule, event.period)) or "interlock"
+
+
+def _message(event: Event) -> str:
+    """Return the message with the run as people name it: without a schedule that has no name of its own."""
+    run = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
+    return event.message.replace(run, _about(event)) if run else event.message
 
 
 def _cause(event: Event) -> str:
     """Return the message without the name of its run, so that equal causes are counted together."""
-    said = event.message.replace(_about(event), "").strip(" :;,") if event.message else event.type
+    said = _message(event).replace(_about(event), "").strip(" :;,") if event.message else event.type
     return _cut(" ".join(said.split()), CAUSE_MAX)
 
 
@@ -159,7 +166,7 @@ def _severity(standing: RunStatus, face: ThreadHeader) -> Severity:
 def _parts(thread: ThreadKey) -> list[str]:
     """Return the readable parts of a thread's subject."""
     if not thread.incident:
-        return [part for part in (thread.pipeline, thread.schedule, thread.period) if part] or ["interlock"]
+        return name_parts(thread.pipeline, thread.schedule, thread.period) or ["interlock"]
     return [thread.pipeline or "interlock", thread.incident.partition("#")[2]]
 
 
@@ -172,7 +179,7 @@ def _lines(event: Event) -> list[str]:
     parts = [f"{name}: {event.detail[key]}" for key, name in _SHOWN if event.detail.get(key)]
     hint = event.detail.get("actionHint")
     return [
-        *([_cut(event.message, MESSAGE_MAX)] if event.message else []),
+        *([_cut(_message(event), MESSAGE_MAX)] if event.message else []),
         *([" · ".join(parts)] if parts else []),
         *([f"→ {hint}"] if isinstance(hint, str) and hint else []),
     ]

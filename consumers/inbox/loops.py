@@ -70,10 +70,10 @@ def _heard(rule: InboxRule, pipeline: str, places: list[BucketPrefix]) -> str | 
     match rule.source:
         case OfObjects() as source:
             place = next((place for place in places if source.may_be_in(place)), None)
-            return None if place is None else f"writes to {place}, of which `{rule.name}` hears"
+            return None if place is None else f"writes to {place}, which `{rule.name}` matches"
         case OfEvents(pattern):
             is_heard = any(pattern.matches(_event(kind, pipeline)) for kind in EventType)
-            return f"has events of which `{rule.name}` hears" if is_heard else None
+            return f"has events that `{rule.name}` matches" if is_heard else None
         case _:
             return None
 

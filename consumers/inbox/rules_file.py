@@ -55,7 +55,7 @@ class InboxRuleSection(Section):
     sensor: _Text = Field(default="", description="The sensor's key, without a period.")
     period: _Text = Field(default="", description="The period it is about.", examples=["${date}"])
     fields: Annotated[dict[str, _Any], Field(max_length=FIELDS_MAX)] | None = Field(
-        default=None, description="What the sensor says; all that is known, if absent."
+        default=None, description="Fields of the sensor; all that is known, if absent."
     )
     writes: _Prefixes = Field(
         default_factory=list, description="Where the pipeline writes to.", examples=[["s3://landing/curated/"]]
@@ -127,7 +127,7 @@ def _check_loops(rules: Rules, problems: Problems) -> None:
         problems.error(
             ("rules", heard, kind),
             f"this is a loop, in which a pipeline starts itself: {loop}",
-            "name the place in `unless`, or narrow what the rule hears",
+            "name the place in `unless`, or narrow what the rule matches",
         )
 
 
@@ -183,7 +183,11 @@ class _Reading:
         if section.event is None:
             return OfMessages(parsed)
         if S3 in (sources if isinstance(sources := section.event.get("source"), list) else []):
-            self._error(("event", "source"), f"{S3} tells of objects, and they come as such", "use `object` instead")
+            self._error(
+                ("event", "source"),
+                f"events of {S3} about objects are handled as notifications",
+                "use `object` instead",
+            )
         return OfEvents(parsed)
 
     def _objects(self, section: ObjectSection) -> Source:

@@ -40,7 +40,7 @@ def handled(handle: Callable[[Change], Awaitable[None]]) -> Way:
 
     async def replay(body: Row) -> None:
         if "PK" not in body:
-            raise Rejected("the record is no change of a row, so there is nothing to handle; drop the letter")
+            raise Rejected("the record is no change of a row, so there is nothing to handle; drop the dead letter")
         await handle(change_of(body))
 
     return replay
@@ -128,7 +128,7 @@ class Replayer:
                 return False
             if parked is None or (not letters and await self._keys.release_if_unfollowed(parked)):
                 return True
-        raise RetryLater(f"letters of {letter.source} come as fast as they are replayed; the rest waits for its turn")
+        raise RetryLater(f"dead letters of {letter.source} arrive as fast as they are replayed; the rest waits")
 
     async def _replay_all(self, letters: Sequence[DeadLetter], held: HeldLease) -> bool:
         for letter in letters:
@@ -143,7 +143,7 @@ class Replayer:
     async def _try(self, letter: DeadLetter, held: HeldLease) -> GivenUp | None:
         way, body = self._ways.get(letter.source), await self._letters.body(letter)
         if way is None:
-            return GivenUp(f"no worker reads {letter.source} any more; drop the letter", ())
+            return GivenUp(f"no worker reads {letter.source} any more; drop the dead letter", ())
         if body is None:
             return None  # a person has dropped it meanwhile
 

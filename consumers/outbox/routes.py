@@ -56,7 +56,7 @@ def event_in(carried: Mapping[str, Json]) -> Event:
     said = carried.get("detail")
     at = parse_rfc3339(str(carried.get("time")))
     if not isinstance(said, Mapping) or at is None:
-        raise Rejected("this is no envelope of an event of ours; drop the letter")
+        raise Rejected("this is not the envelope of an Interlock event; drop the dead letter")
     detail = said.get("detail")
     return Event(
         id=str(carried["id"]),

@@ -62,7 +62,7 @@ def parse_place(text: str, digits: int) -> RecordPosition:
     if found is None or len(found[1]) != digits:
         raise ConfigError(
             f"{text!r} is no position in a shard of this kind of stream; delete the lease that holds it, and the "
-            "stream is read anew"
+            "stream is read from its beginning"
         )
     number, part, mark, at, width = found.groups()
     return RecordPosition(

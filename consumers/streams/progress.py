@@ -19,7 +19,7 @@ class Stuck(WorkerError):
     def __init__(self, source: str, waiting: int) -> None:
         super().__init__(
             f"reader of {source} has finished nothing for {STUCK_AFTER_S:g} s while {waiting} records waited; "
-            "it begins anew; if that repeats, look for a handler or a call without a time limit"
+            "it restarts; if that repeats, look for a handler or a call without a time limit"
         )
         self.waiting = waiting
 

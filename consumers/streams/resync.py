@@ -93,7 +93,7 @@ async def tell_resync(tables: Tables, gap: Gap, count: int, now: datetime) -> No
         id=_gap_id(gap, "resynced"),
         type=EventType.DATA_RESYNCED,
         at=now,
-        message=f"everything was looked at again after the gap in {gap.source} ({count} pipelines); reading goes on",
+        message=f"every row was read again after the gap in {gap.source} ({count} pipelines); reading continues",
         detail={"source": gap.source, "from": gap.asked, "to": gap.resume_at, "pipelines": count},
     )
     await _tell_once(tables, event, gap)

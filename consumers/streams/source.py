@@ -37,7 +37,7 @@ class Gap(WorkerError):
     ) -> None:
         super().__init__(
             f"records of {source} after {asked} are gone before they were read; everything since "
-            f"{since or 'the beginning'} is looked at again, and reading goes on from {resume_at}"
+            f"{since or 'the beginning'} is read again, and reading continues from {resume_at}"
         )
         self.source, self.asked, self.resume_at = source, asked, resume_at
         self.since, self.noticed_at = since, noticed_at

@@ -3,16 +3,16 @@
 locals {
   alarm_actions = var.alarm_topic_arn == "" ? [] : [var.alarm_topic_arn]
 
-  # `missing`: what it means if nothing is reported. A worker that is at work reports every minute.
+  # `missing`: what it means if nothing is reported. A worker that is ready reports every minute.
   metric_alarms = {
-    heartbeat     = { metric = "Heartbeat", statistic = "Sum", comparison = "LessThanThreshold", threshold = 1, minutes = 5, missing = "breaching", duty = "", text = "No worker of this service has been at work for five minutes" }
-    consumer-lag  = { metric = "ConsumerLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "engine", text = "Changes wait for over five minutes before they are handled" }
-    relay-lag     = { metric = "RelayLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "relay", text = "Events wait for over five minutes before they are published" }
-    loop-lag      = { metric = "LoopLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "The event loop was late by over a second: the task is short of CPU, or something blocks it" }
-    sessions-lost = { metric = "SessionsLost", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 3, minutes = 15, missing = "notBreaching", duty = "", text = "Workers lose their sessions again and again" }
-    dead-letters  = { metric = "DeadLetters", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "A record was given up and kept as a dead letter" }
-    runs-failed   = { metric = "RunsFailed", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "engine", text = "A run ended in failure" }
-    alert-failure = { metric = "AlertFailures", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 5, minutes = 15, missing = "notBreaching", duty = "alerts", text = "Alerts cannot be delivered to people" }
+    heartbeat     = { metric = "Heartbeat", statistic = "Sum", comparison = "LessThanThreshold", threshold = 1, minutes = 5, missing = "breaching", duty = "", text = "No worker of this service was ready for five minutes" }
+    consumer-lag  = { metric = "ConsumerLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "engine", text = "Changes wait for more than five minutes before a worker handles them" }
+    relay-lag     = { metric = "RelayLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "relay", text = "Events wait for more than five minutes before they are published" }
+    loop-lag      = { metric = "LoopLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "The event loop was more than a second late: the task has too little CPU, or something blocks it" }
+    sessions-lost = { metric = "SessionsLost", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 3, minutes = 15, missing = "notBreaching", duty = "", text = "Workers lose their sessions repeatedly" }
+    dead-letters  = { metric = "DeadLetters", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "A record could not be processed and was kept as a dead letter" }
+    runs-failed   = { metric = "RunsFailed", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "engine", text = "A run failed" }
+    alert-failure = { metric = "AlertFailures", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 5, minutes = 15, missing = "notBreaching", duty = "alerts", text = "Alerts cannot be delivered" }
   }
 
   service_alarms = merge([
@@ -76,7 +76,7 @@ resource "aws_cloudwatch_metric_alarm" "dead" {
   for_each = local.queues
 
   alarm_name          = "${var.name}-${each.key}-dlq"
-  alarm_description   = "Messages of the ${each.key} queue were given up. Look at them with `interlock dlq list`."
+  alarm_description   = "Messages of the ${each.key} queue could not be processed. List them with `interlock dlq list`."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = aws_sqs_queue.dead[each.key].name }
@@ -95,7 +95,7 @@ resource "aws_cloudwatch_metric_alarm" "waiting" {
   for_each = local.queues
 
   alarm_name          = "${var.name}-${each.key}-waiting"
-  alarm_description   = "Messages of the ${each.key} queue have waited for over fifteen minutes."
+  alarm_description   = "Messages of the ${each.key} queue have waited for more than fifteen minutes."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateAgeOfOldestMessage"
   dimensions          = { QueueName = aws_sqs_queue.this[each.key].name }

@@ -8,7 +8,7 @@ resource "aws_cloudwatch_event_bus" "this" {
 
 resource "aws_cloudwatch_event_rule" "alerts" {
   name           = "${var.name}-alerts"
-  description    = "What people must hear of"
+  description    = "Events that are alerts"
   event_bus_name = aws_cloudwatch_event_bus.this.name
   event_pattern  = file("${path.module}/alert-pattern.json")
   tags           = var.tags
@@ -16,7 +16,7 @@ resource "aws_cloudwatch_event_rule" "alerts" {
 
 resource "aws_cloudwatch_event_rule" "foreign" {
   name           = "${var.name}-foreign"
-  description    = "What others say on this bus; never our own events, or they would go round for ever"
+  description    = "Events of other publishers; never Interlock's own, which would loop"
   event_bus_name = aws_cloudwatch_event_bus.this.name
   event_pattern  = jsonencode({ source = [{ "anything-but" = ["interlock"] }] })
   tags           = var.tags

@@ -149,7 +149,7 @@ resource "aws_iam_role" "task" {
   for_each = var.services
 
   name               = "${var.name}-${each.key}-task"
-  description        = "What the duties ${join(", ", sort(tolist(each.value.duties)))} need"
+  description        = "Permissions of the roles ${join(", ", sort(tolist(each.value.duties)))}"
   assume_role_policy = data.aws_iam_policy_document.tasks_assume.json
   tags               = var.tags
 }
@@ -219,7 +219,7 @@ data "aws_iam_policy_document" "execution" {
 
 resource "aws_iam_role" "execution" {
   name               = "${var.name}-execution"
-  description        = "What ECS needs to start a task"
+  description        = "Permissions that ECS needs to start a task"
   assume_role_policy = data.aws_iam_policy_document.tasks_assume.json
   tags               = var.tags
 }

@@ -74,7 +74,7 @@ resource "aws_ecs_task_definition" "this" {
   lifecycle {
     precondition {
       condition     = length(setsubtract(each.value.duties, ["sensors"])) > 0 || var.inbox_rules != ""
-      error_message = "the service ${each.key} has only the duty sensors, so inbox_rules must say what becomes of messages."
+      error_message = "the service ${each.key} has only the role sensors, so inbox_rules must define which messages become sensors."
     }
 
     precondition {

@@ -58,11 +58,10 @@ variable "calendars_path" {
 
 variable "services" {
   description = <<-TEXT
-    The ECS services, by name. Without a word there is one that does everything. Splitting the duties splits the task
-    roles too: a service that only sends alerts cannot start jobs. `scheduler` goes with `engine`, because whoever
-    creates a run also starts its job. A service with max_count above desired_count grows and shrinks between the two
-    by itself; desired_count is then the least. Without that, desired_count is what runs. A service that begins to grow,
-    or ceases to, is replaced.
+    The ECS services, by name; by default one service with all roles (`duties`). Splitting the roles splits the task roles,
+    too: a service that only sends alerts cannot start jobs. `scheduler` requires `engine`, because the worker that creates
+    a run also starts its job. A service with max_count above desired_count scales between the two, and desired_count is
+    the minimum. Otherwise exactly desired_count tasks run. A change from one to the other replaces the service.
   TEXT
   type = map(object({
     duties        = optional(set(string), ["engine", "scheduler", "relay", "alerts", "events", "sensors"])
@@ -84,12 +83,12 @@ variable "services" {
         for duty in service.duties : contains(["engine", "scheduler", "relay", "alerts", "events", "sensors"], duty)
       ]
     ]))
-    error_message = "a duty is one of engine, scheduler, relay, alerts, events, sensors."
+    error_message = "a role is one of engine, scheduler, relay, alerts, events, sensors."
   }
 
   validation {
     condition     = alltrue([for service in values(var.services) : !contains(service.duties, "scheduler") || contains(service.duties, "engine")])
-    error_message = "a service with the duty scheduler needs the duty engine too."
+    error_message = "a service with the role scheduler needs the role engine, too."
   }
 
   validation {
@@ -97,7 +96,7 @@ variable "services" {
       ["engine", "scheduler", "relay", "alerts", "events", "sensors"],
       flatten([for service in values(var.services) : tolist(service.duties)])
     )) == 0
-    error_message = "every duty must be done by some service: engine, scheduler, relay, alerts, events, sensors."
+    error_message = "every role needs a service: engine, scheduler, relay, alerts, events, sensors."
   }
 
   validation {
@@ -177,19 +176,19 @@ variable "slack_channel" {
 }
 
 variable "alert_rules" {
-  description = "Text of the routing of alerts (see docs/alerts.md): which channel hears of what. Empty: all go to slack_channel."
+  description = "Text of the routing of alerts (see docs/alerts.md): which alerts go to which channel. Empty: all go to slack_channel."
   type        = string
   default     = ""
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that CloudWatch alarms tell. Empty: none, and the alarms are only to be looked at."
+  description = "SNS topic for CloudWatch alarms. Empty: the alarms notify nobody."
   type        = string
   default     = ""
 }
 
 variable "heartbeat_url" {
-  description = "Address outside AWS that is called while all is well; whoever watches it notices when the calls stop."
+  description = "Address outside AWS that Interlock calls while everything works; the service behind it alerts when the calls stop."
   type        = string
   default     = ""
 
@@ -234,7 +233,7 @@ variable "deletion_protection" {
 }
 
 variable "table_names" {
-  description = "Tables that exist and are to be used instead of new ones, all four or none: control, joblog, rerun, events. For a move from the reference; see docs/migration.md."
+  description = "Tables that exist and are to be used instead of new ones, all four or none: control, joblog, rerun, events. For a migration from the Lambda edition; see docs/migration.md."
   type = object({
     control = string
     joblog  = string
@@ -253,7 +252,7 @@ variable "glue_job_arns" {
 }
 
 variable "glue_log_groups" {
-  description = "Log groups that Glue jobs write to: a success is believed only after a look there. Name those of jobs with `--custom-logGroup-prefix` too."
+  description = "Log groups that Glue jobs write to: Interlock reads them to confirm a success. Name those of jobs with `--custom-logGroup-prefix` too."
   type        = list(string)
   default     = ["/aws-glue/*"]
 

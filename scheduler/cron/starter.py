@@ -68,7 +68,7 @@ class CronStarts:
         self._tail: Tail | None = None
         self._read_at = clock.now()
 
-    def chores(self) -> Sequence[PeriodicTask]:
+    def tasks(self) -> Sequence[PeriodicTask]:
         return (
             PeriodicTask("cron", FIRE_EVERY, self.fire),
             PeriodicTask("timetable", FOLLOW_EVERY, self.follow),

@@ -62,7 +62,7 @@ class Alerts:
                 return
             if await self._tell_together(fresh):
                 return
-        raise RetryLater(f"others keep telling what {alerts[0].key.pipeline} misses; the next round tells the rest")
+        raise RetryLater(f"other workers alert about {alerts[0].key.pipeline}, too; the next pass sends the rest")
 
     async def _untold(self, alerts: Sequence[Alert]) -> list[Alert]:
         """Return the alerts that were not emitted yet, or long enough ago to be repeated."""

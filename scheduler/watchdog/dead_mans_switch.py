@@ -76,7 +76,7 @@ class AlertPathCheck:
             id=probe.id,
             type=EventType.ALERT_PATH_CHECK,
             at=now,
-            message="a probe of the way that alerts take; nobody needs to act",
+            message="a probe of the alert path; no action is needed",
             detail={"source": "watchdog"},
         )
         try:
@@ -109,7 +109,7 @@ class Heartbeat:
             id=f"heartbeat-{format_rfc3339(at)}",
             type=EventType.WATCHDOG_HEARTBEAT,
             at=at,
-            message="the watchdog makes its rounds",
+            message="the watchdog is running",
             detail={"source": "watchdog", "sound": is_sound},
         )
         with suppress(StaleWrite):  # an earlier holder emitted it
@@ -120,5 +120,5 @@ class Heartbeat:
 def _broken(probe: AlertProbe, within: timedelta) -> str:
     return (
         f"no probe has arrived since {format_rfc3339(probe.waiting_since)}, though each has {format_duration(within)}: "
-        "an alert would not be seen; look at the relay, the bus, the queue and the chat, in this order"
+        "alerts would not arrive; check the relay, the bus, the queue and the chat, in this order"
     )

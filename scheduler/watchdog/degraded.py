@@ -77,12 +77,12 @@ class Degraded:
             id=self._new_id(),
             type=EventType.WATCHDOG_DEGRADED,
             at=now,
-            message=f"not everything is watched: {name}: {problem}",
+            message=f"part of the monitoring does not work: {name}: {problem}",
             detail={
                 "source": "watchdog",
                 "checks": [name],
                 "problems": {name: problem},
-                "actionHint": "see the log of the worker that holds the scheduler's duty; `interlock watchdog run`",
+                "actionHint": "see the log of the worker that holds the scheduler's lease; `interlock watchdog run`",
             },
         )
 
@@ -91,7 +91,7 @@ class Degraded:
             id=self._new_id(),
             type=EventType.WATCHDOG_RECOVERED,
             at=now,
-            message=f"watched again: {name}",
+            message=f"works again: {name}",
             detail={"source": "watchdog", "checks": [name], "degradedSince": {name: since}},
         )
 

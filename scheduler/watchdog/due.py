@@ -20,6 +20,7 @@ from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.run.state import Pause
 from worker.core.schedule.checkpoints import CheckKind
 from worker.engine.intake.resync import PipelineResync
+from worker.store.repos.deletions import Deletions
 from worker.store.repos.runs import run_key
 from worker.store.table import Absent, Check, Row, TableName, Tables
 
@@ -41,7 +42,7 @@ class DueExpectation:
 class DueWork:
     def __init__(self, tables: Tables, ledger: Expectations, resync: PipelineResync) -> None:
         self.ledger = ledger
-        self._tables, self._resync = tables, resync
+        self._tables, self._resync, self._deletions = tables, resync, Deletions(tables)
 
     async def without_run(self, now: datetime, concern: CheckKind) -> dict[PipelineId, list[DueExpectation]]:
         """Return the due checks without a run, by pipeline, and settle those with one."""
@@ -51,8 +52,10 @@ class DueWork:
         return self.left(due, missing)
 
     async def rows(self, due: Sequence[ReachedCheck]) -> dict[RunKey, Row]:
+        """Return the rows of runs that exist, and of deleted ones the row that says so: nobody misses those."""
         rows = await self._tables.get_many(TableName.CONTROL, [run_key(each.key) for each in due])
-        return {each.key: rows[key] for each in due if (key := run_key(each.key)) in rows}
+        found = {each.key: rows[key] for each in due if (key := run_key(each.key)) in rows}
+        return found | await self._deletions.rows([each.key for each in due if each.key not in found])
 
     def left(
         self, due: Sequence[ReachedCheck], open_ones: Sequence[ReachedCheck]

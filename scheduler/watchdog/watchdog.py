@@ -66,7 +66,7 @@ class Watchdog:
         """Return the names of the checks, in the order in which they run."""
         return [check.name for check in self._checks]
 
-    def chore(self, every: timedelta = EVERY) -> PeriodicTask:
+    def task(self, every: timedelta = EVERY) -> PeriodicTask:
         return PeriodicTask("watchdog", every, self.run)
 
     async def run(self) -> None:

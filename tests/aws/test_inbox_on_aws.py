@@ -207,7 +207,7 @@ async def test_the_command_notes_a_bucket_and_a_second_time_finds_everything_kno
     first, again = [await asyncio.to_thread(command, "inbox", "seed", f"s3://{cloud.bucket}/orders/") for _ in range(2)]
 
     assert "up to orders/readme.txt" in first.stderr
-    assert f"2 objects in s3://{cloud.bucket}/orders/: 1 noted, 0 known already, 1 no rule is about" in first.stdout
+    assert f"2 objects in s3://{cloud.bucket}/orders/: 1 noted, 0 known already, 1 without a rule" in first.stdout
     assert "0 noted, 1 known already" in again.stdout
 
 

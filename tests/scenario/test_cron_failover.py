@@ -10,13 +10,13 @@ from typing import Final
 import pytest
 
 from scheduler.cron.starter import CronStarts
-from scheduler.duty import STREAM, NapTicker, SchedulerRole
 from scheduler.periodic import PeriodicTask
+from scheduler.scheduler_lease import STREAM, NapTicker, SchedulerRole
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import Host, on_virtual_time, run
 from tests.support.fakes.runner import FakeRunner
 from tests.support.worlds.crash_points import WRITE_PERILS, Course, Fate, Peril, PerilousTables
-from tests.support.worlds.cron import a_timed_config, cron_key, do_chores, periods_of
+from tests.support.worlds.cron import a_timed_config, cron_key, periods_of, run_tasks
 from tests.support.worlds.engine import World, a_world
 from tests.support.worlds.worker_group import WorkerGroup
 from worker.app.components import build_engine
@@ -52,7 +52,7 @@ async def work(world: World, name: str) -> None:
         cron = CronStarts(
             world.seen_by_workers, worker.engine, worker.parts.configs, world.clock, may_act=worker.standing.may_act
         )
-        await do_chores(cron, world.clock)
+        await run_tasks(cron, world.clock)
 
 
 async def live(peril: Peril | None, at: int | None) -> Lived:
@@ -148,11 +148,11 @@ class CronGroup(WorkerGroup):
             runners = {JobType.COMMAND: FakeRunner()}
             parts = build_engine(self.store, runners, standing, self.clock, tasks, began_at=self.clock.now())
 
-            def chores(held: HeldLease) -> Sequence[PeriodicTask]:
+            def tasks_of(held: HeldLease) -> Sequence[PeriodicTask]:
                 cron = CronStarts(self.store, parts.engine, parts.configs, self.clock, may_act=held.may_act)
-                return cron.chores()
+                return cron.tasks()
 
-            member.keeper.offer(SchedulerRole(chores, self.clock, NapTicker()).offer())
+            member.keeper.offer(SchedulerRole(tasks_of, self.clock, NapTicker()).offer())
             timers = tasks.create_task(parts.engine.run(), name="timers")
             await member.stopping.wait()
             timers.cancel()

@@ -9,7 +9,7 @@ from scheduler.cron.starter import CronStarts
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.remote_store import NO_FAULT, Fault, FaultyTables, Operation
-from tests.support.worlds.cron import a_timed_config, cron_key, cron_on, do_chores, periods_of
+from tests.support.worlds.cron import a_timed_config, cron_key, cron_on, periods_of, run_tasks
 from tests.support.worlds.engine import ORDERS, World, a_world
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
@@ -394,7 +394,7 @@ async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_t
             may_act=worker.standing.may_act,
             boundary=ErrorBoundary(surprises.append),
         )
-        holding = tasks.create_task(do_chores(cron, world.clock, 60.0))
+        holding = tasks.create_task(run_tasks(cron, world.clock, 60.0))
         await world.wait(hours=26, minutes=5)
         holding.cancel()
 

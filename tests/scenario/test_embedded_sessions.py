@@ -6,7 +6,7 @@ from consumers.delivery.retry import GivenUp
 from consumers.streams.embedded.feed import feed_name
 from consumers.streams.parking import Parking
 from consumers.streams.source import Position, Record
-from scheduler.duty import STREAM as DUTY
+from scheduler.scheduler_lease import STREAM as SCHEDULER
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.runner import FakeRunner
 from tests.support.worlds.cron import a_timed_config, periods_of
@@ -73,7 +73,7 @@ async def test_time_starts_runs_also_when_the_worker_with_the_duty_crashes_just_
     await Sensors(crew.store).put(ORDERS, "count", {"rows": 1})
     hosts = {name: crew.worker(name)[0] for name in ("a", "b")}
     await crew.clock.sleep(238)
-    [duty] = await Leases(crew.store, GROUP).list(DUTY)
+    [duty] = await Leases(crew.store, GROUP).list(SCHEDULER)
     assert duty.owner is not None
 
     hosts[duty.owner.partition("-")[0]].crash()

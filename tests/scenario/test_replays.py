@@ -241,7 +241,7 @@ async def test_a_letter_whose_source_nobody_reads_says_so() -> None:
         await world.clock.sleep(SERVED_S)
 
     [kept] = await world.letters.list("queue.old")
-    assert kept.reason == "no worker reads queue.old any more; drop the letter"
+    assert kept.reason == "no worker reads queue.old any more; drop the dead letter"
     assert await world.letters.sources() == ["queue.old"]
 
 
@@ -258,7 +258,7 @@ async def test_a_record_that_was_no_change_of_a_row_cannot_be_replayed_and_says_
         await world.clock.sleep(SERVED_S)
 
     [kept] = await world.letters_kept()
-    assert "there is nothing to handle; drop the letter" in kept.reason
+    assert "there is nothing to handle; drop the dead letter" in kept.reason
     assert world.seen.values == []
 
 

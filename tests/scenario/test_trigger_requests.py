@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import FaultyTables
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world, run_key
 from worker.config.versions import Version
 from worker.core.model.events import Event
@@ -17,11 +18,20 @@ from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import Requests
 from worker.store.repos.runs import run_key as row_key
-from worker.store.table import Delete, TableName
+from worker.store.table import Delete, Key, Row, TableName
 
 HOURLY = CONFIG + 'sla: {deadline: ":30"}\n'
 RELATIVE = CONFIG + "sla: {maxDuration: 90m}\n"
 EXCLUDED = CONFIG.replace("schedule:\n", f"schedule:\n  exclude: {{dates: [{DAY}]}}\n")
+
+
+class SlowTables(FaultyTables):
+    """A store whose every answer takes a while, so that readers overlap."""
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        found = await super().get(table, key)
+        await asyncio.sleep(0.01)
+        return found
 
 
 async def told(world: World, *types: str) -> list[Event]:
@@ -79,7 +89,7 @@ async def test_rules_that_never_hold_end_the_run_as_they_end_any() -> None:
 
 @on_virtual_time
 async def test_two_workers_that_read_the_same_request_create_one_run() -> None:
-    world = await a_world()
+    world = await a_world(SlowTables)
     async with world.worker("w1", reads_feed=False) as one, world.worker("w2", reads_feed=False) as two:
         await world.deploy()
         await world.count(100)

@@ -11,7 +11,7 @@ from consumers.streams.consumer import ReadPace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import MemoryBudget
 from consumers.streams.sharded import ShardedConsumer
 from consumers.streams.source import Source, Stream
-from scheduler.duty import Ticker
+from scheduler.scheduler_lease import Ticker
 from scheduler.watchdog.checks.table import Watched
 from worker.app.worklog import log_work
 from worker.config.roles import ALL_ROLES, Role

@@ -17,7 +17,7 @@ from consumers.streams.embedded.feed import FeedWatcher, TableFeed, feed_name
 from consumers.streams.embedded.housekeeping import Housekeeping, SmallStore
 from consumers.streams.embedded.lag import FeedLags
 from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.duty import NapTicker, Ticker
+from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import alerts_by_line, open_alerting

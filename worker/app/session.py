@@ -6,8 +6,8 @@ from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
 from scheduler.cron.starter import CronStarts
-from scheduler.duty import SchedulerRole
 from scheduler.periodic import PeriodicTask
+from scheduler.scheduler_lease import SchedulerRole
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
@@ -124,7 +124,7 @@ class SessionWork:
         if ticker is None or Role.SCHEDULER not in self._deps.roles:
             return []
 
-        def chores(held: HeldLease) -> list[PeriodicTask]:
+        def tasks(held: HeldLease) -> list[PeriodicTask]:
             def may_act() -> bool:
                 # Everything that the scheduler does depends on the time.
                 return held.may_act() and self._member.guard.is_trusted
@@ -148,7 +148,7 @@ class SessionWork:
                 resync=parts.resync,
                 may_act=may_act,
             )
-            chores = (*cron.chores(), watchdog.chore())
-            return [replace(chore, run=self._boundary.around(chore.run)) for chore in chores]
+            periodic = (*cron.tasks(), watchdog.task())
+            return [replace(task, run=self._boundary.around(task.run)) for task in periodic]
 
-        return [SchedulerRole(chores, self._clock, ticker).offer()]
+        return [SchedulerRole(tasks, self._clock, ticker).offer()]

@@ -65,14 +65,8 @@ async def open_web(
     from worker.web.guard import Guard  # noqa: PLC0415
     from worker.web.server import WebServer  # noqa: PLC0415
 
-    address = parse_address(WEB, settings.web.listen)
-    rules = AccessRules(
-        address=address,
-        mode=AccessMode(settings.web.auth),
-        tokens=parse_tokens(await _tokens(settings, clock)),
-        public_url=settings.web.public_url,
-        is_read_only=settings.web.is_read_only or settings.shadow,
-    )
+    rules = access_rules(settings, await _tokens(settings, clock))
+    address = rules.address
     context = ApiContext(tables=tables, clock=clock)
     console = Console(
         context=context,
@@ -95,6 +89,17 @@ async def open_web(
     stack.push_async_callback(server.stop)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+def access_rules(settings: Settings, tokens: str) -> AccessRules:
+    """Return who may use the API. Raises `ConfigError` if the settings would leave it open to other machines."""
+    return AccessRules(
+        address=parse_address(WEB, settings.web.listen),
+        mode=AccessMode(settings.web.auth),
+        tokens=parse_tokens(tokens),
+        public_url=settings.web.public_url,
+        is_read_only=settings.web.is_read_only or settings.shadow,
+    )
 
 
 async def with_callbacks(outputs: OutputDeps, settings: Settings, tables: Tables, served: Address | None) -> OutputDeps:

@@ -95,12 +95,6 @@ def _events() -> "Typer":
     return events_app
 
 
-def _runs() -> "Typer":
-    from worker.cli.commands.runs.group import runs_app
-
-    return runs_app
-
-
 def _schedule() -> "Typer":
     from worker.cli.commands.schedule import schedule_app
 
@@ -117,6 +111,36 @@ def _requests() -> "Typer":
     from worker.cli.commands.requests import asking_app
 
     return asking_app
+
+
+def _runs() -> "Typer":
+    from worker.cli.commands.bulk.group import all_runs_app
+
+    return all_runs_app
+
+
+def _reruns() -> "Typer":
+    from worker.cli.commands.bulk.recorded import reruns_app
+
+    return reruns_app
+
+
+def _replays() -> "Typer":
+    from worker.cli.commands.bulk.recorded import replays_app
+
+    return replays_app
+
+
+def _late_data() -> "Typer":
+    from worker.cli.commands.bulk.recorded import late_data_app
+
+    return late_data_app
+
+
+def _logs() -> "Typer":
+    from worker.cli.commands.bulk.job_logs import logs_app
+
+    return logs_app
 
 
 def _settings() -> "Typer":
@@ -216,7 +240,13 @@ Exit codes:
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
-                CommandEntry("runs", "List, show and count runs, also of the past.", _runs),
+                CommandEntry("runs", "List, count, rerun, cancel and delete runs, also of the past.", _runs),
+                CommandEntry("logs", "Show the output of a run's job, or where it is.", _logs),
+                CommandEntry("reruns", "List accepted and rejected reruns, latest first.", _reruns),
+                CommandEntry("replays", "List reruns that replays requested, latest first.", _replays),
+                CommandEntry(
+                    "late-data", "List data that changed after its run had started, latest first.", _late_data
+                ),
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),

@@ -81,7 +81,7 @@ def _find_calendars(
 
 def _advise_calendar(name: str, calendars: Mapping[str, Calendar]) -> str:
     known = advise(name, sorted(calendars), kind="calendars here")
-    return known or "put calendar files into a directory `calendars` beside the pipeline files"
+    return known or "put calendar files into a directory `calendars` next to the pipeline files"
 
 
 def _read_weekdays(names: list[str], path: Path, problems: Problems) -> frozenset[int]:

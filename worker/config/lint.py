@@ -56,7 +56,9 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
     if pipeline.post_run:
         yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
         if pipeline.post_run.evaluation:
-            yield LintFinding(("postRun", "evaluation"), "has no effect", "rules are judged when their sensor comes")
+            yield LintFinding(
+                ("postRun", "evaluation"), "has no effect", "rules are evaluated when their sensor arrives"
+            )
 
 
 def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[LintFinding]:
@@ -98,7 +100,7 @@ def _lint_secrets(job: Job) -> Iterator[LintFinding]:
         reason = "everyone on the machine can read a command line"
         hint = "put it into job.config.environment, and let the command read it there"
     elif job.type in _SHOWN_TO_MANY:
-        shown, reason = job.config, "everyone who may look at the job can read what it is told"
+        shown, reason = job.config, "everyone who can see the job can read its arguments"
         hint = "let the job itself read the secret where it is kept"
     else:
         return

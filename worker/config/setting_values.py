@@ -48,10 +48,12 @@ def roles(name: str, text: str) -> frozenset[Role]:
     names = comma_list(name, text)
     unknown = [each for each in names if each not in set(Role)]
     if unknown:
-        raise ConfigError(f"{name} names {unknown[0]!r}; a duty is one of {', '.join(Role)}")
+        raise ConfigError(f"{name} names {unknown[0]!r}; a role is one of {', '.join(Role)}")
     chosen = frozenset(Role(each) for each in names) or ALL_ROLES
     if Role.SCHEDULER in chosen and Role.ENGINE not in chosen:
-        raise ConfigError(f"{name} has scheduler without engine; whoever creates a run also starts its job: add it")
+        raise ConfigError(
+            f"{name} has scheduler without engine; a worker that creates runs must start jobs: add engine"
+        )
     return chosen
 
 

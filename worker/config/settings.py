@@ -129,7 +129,7 @@ class ReadingSettings:
         "`eco` polls an idle shard every 5 seconds instead of 2, which costs fewer calls.",
         default="default",
         used_by="engine, relay",
-        no_effect_on_file="whoever reads a file is woken",
+        no_effect_on_file="readers of a file are woken",
     )
 
 
@@ -284,7 +284,7 @@ class Settings:
         "`1` runs this worker in shadow mode: it decides and records, and starts nothing.",
         default="0",
         used_by="every worker",
-        see="migration.md#run-beside-it",
+        see="migration.md#run-in-shadow-mode",
     )
     job_environment: tuple[str, ...] = setting(
         JOB_ENVIRONMENT,

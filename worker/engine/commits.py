@@ -4,7 +4,7 @@ If a row that the decision depends on has changed, the commit is stale: the call
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from worker.core.model import keys
@@ -26,7 +26,7 @@ from worker.core.run.effects import (
     WaiveDeadline,
     WatchDeadline,
 )
-from worker.core.run.state import DryRun, ForeignRun, Run, job_id
+from worker.core.run.state import Deletion, DryRun, ForeignRun, Run, job_id
 from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import MovedWatch
@@ -34,6 +34,7 @@ from worker.core.time.timestamps import format_rfc3339
 from worker.engine.related_rows import RelatedRows
 from worker.runtime.ids import NewId, random_id
 from worker.store.repos import dry_runs, job_log, run_data, run_rollups, sla_watches
+from worker.store.repos.deletions import not_deleted
 from worker.store.repos.events import event_write
 from worker.store.repos.marks import Mark, Marks, move_write, once_write
 from worker.store.repos.pauses import not_paused
@@ -76,13 +77,17 @@ class Commits:
         *,
         watch: MovedWatch | None = None,
         over: ForeignRun | None = None,
+        deletion: Deletion | None = None,
         key: RunKey,
         now: datetime,
     ) -> tuple[Run | None, SlaWatch | None]:
         """Record a decision about a run; return the run as saved, and the SLA watch if it changed too.
 
-        With `over`, the row belongs to another system, and `before` is only a stand-in for it.
+        With `over`, the row belongs to another system, and `before` is only a stand-in for it. A new run is created
+        only if it was not deleted, or it lifts the `deletion`.
         """
+        if deletion is not None and after is not None:
+            after = replace(after, version=deletion.version)
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
         for effect in decision.effects:
@@ -99,6 +104,10 @@ class Commits:
             return after, saved_watch
         if over is not None:
             return await self._runs.take_over(over, after, *draft.writes), saved_watch
+        if deletion is not None:
+            return await self._runs.restore(after, deletion, *draft.writes), saved_watch
+        if before is None:
+            draft.writes.append(not_deleted(key, now))
         return await self._runs.save(after, *draft.writes), saved_watch
 
     async def of_dry_run(

@@ -26,12 +26,13 @@ from worker.core.run.facts import (
     JobStarted,
     JobSucceeded,
     NewRun,
+    RunTriggered,
 )
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import decide, evolve
 from worker.core.run.recovery import pending_actions
 from worker.core.run.reruns import OpenRequest, spent_by, yield_to_person
-from worker.core.run.state import ForeignRun, Pause, Run, Spent, State
+from worker.core.run.state import Deletion, ForeignRun, Pause, Run, Spent, State
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import MovedWatch, move_with_run
 from worker.core.time.timestamps import parse_rfc3339
@@ -40,6 +41,7 @@ from worker.engine.evaluations import SensorReader
 from worker.engine.related_rows import RelatedRowsReader
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
+from worker.store.repos.deletions import Deletions, is_about_deletion
 from worker.store.repos.job_log import JobLog
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import RerunRequest
@@ -116,9 +118,12 @@ class _Question:
     now: datetime
     run: Run | None
     over: ForeignRun | None
+    deletion: Deletion | None = None
 
     def decide(self, pause: Pause | None = None) -> Decision:
-        return decide(self.run, self.version.pipeline, self.schedule, self.fact, self.now, pause=pause)
+        return decide(
+            self.run, self.version.pipeline, self.schedule, self.fact, self.now, pause=pause, deletion=self.deletion
+        )
 
 
 class Decisions:
@@ -134,6 +139,7 @@ class Decisions:
     ) -> None:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
+        self._deletions = Deletions(tables)
         self._sensing, self._related = SensorReader(tables), RelatedRowsReader(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
         # Runs for which a commit may have been applied without this worker's knowledge. The set outlives one fact: an
@@ -145,14 +151,17 @@ class Decisions:
 
         Raises `RetryLater` if other writers were first, or the store did not answer, in every try.
         """
+        # Hardly any run that a sensor asks for was deleted: the commit finds out, and only then the row is read.
+        may_be_deleted = not isinstance(fact, RunTriggered)
         for tried in range(TRIES_MAX):
             try:
-                answer = await self._try(key, fact, None if key in self._in_doubt else held)
+                answer = await self._try(key, fact, None if key in self._in_doubt else held, may_be_deleted)
                 if isinstance(answer, Decided) and answer.decision.is_provisional:
                     held = answer.run
                     continue
-            except StaleWrite:
+            except StaleWrite as refused:
                 held = None
+                may_be_deleted = may_be_deleted or is_about_deletion(refused.write)
             except asyncio.CancelledError:
                 self._in_doubt.add(key)  # the commit may still be applied
                 raise
@@ -164,7 +173,7 @@ class Decisions:
                 return answer
         raise RetryLater(f"{type(fact).__name__} of {key} was not settled in {TRIES_MAX} tries; try again later")
 
-    async def _try(self, key: RunKey, fact: Fact, held: Run | None) -> Answer:
+    async def _try(self, key: RunKey, fact: Fact, held: Run | None, may_be_deleted: bool) -> Answer:
         loaded = held or await self._runs.load(key)
         version = await self._version_for(key, loaded)
         schedule = version.pipeline.schedule(key.schedule) if version else None
@@ -181,6 +190,7 @@ class Decisions:
             now=self._clock.now(),
             run=None if is_foreign else loaded,
             over=loaded if is_foreign else None,
+            deletion=await self._deletions.load(key) if loaded is None and may_be_deleted else None,
         )
         asked, decision = await self._decide(await self._with_inputs(asked))
         return await self._record(asked, decision)
@@ -225,6 +235,7 @@ class Decisions:
             related,
             watch=self._moved_watch(asked, decision, related.watch),
             over=asked.over,
+            deletion=asked.deletion,
             key=asked.key,
             now=asked.now,
         )

@@ -31,7 +31,7 @@ class CorruptRunReporter:
         if key in self._told:
             return
         self._log("run.damaged", {"run": str(key), "problem": str(problem)})
-        message = f"{key} cannot go on: {problem}"
+        message = f"{key} cannot continue: {problem}"
         told = EmitEvent(type=EventType.INFRA_FAILURE, message=message, once=True, about="damage")
         await self._commits.tell_once(key, told, self._clock.now())
         if len(self._told) >= REMEMBERED_MAX:
@@ -75,7 +75,7 @@ def _doubt(run: Run, problem: str) -> EmitEvent:
     hint = "Interlock looks for the job until the run times out; restore the connection to the target, or cancel"
     return EmitEvent(
         type=EventType.INFRA_FAILURE,
-        message=f"{run.key}: nobody can tell whether the job of attempt {run.attempt} was started: {problem}",
+        message=f"{run.key}: it is unknown whether the job of attempt {run.attempt} was started: {problem}",
         detail={"token": run.token, "attempt": run.attempt, "actionHint": hint},
         once=True,
         about="doubt",
@@ -84,7 +84,7 @@ def _doubt(run: Run, problem: str) -> EmitEvent:
 
 def _outage(key: RunKey, target: str, silent_for: timedelta) -> EmitEvent:
     minutes = int(silent_for.total_seconds()) // 60
-    hint = "its jobs are followed again as soon as it answers; see what is wrong there, and with the way to it"
+    hint = "Interlock follows its jobs again when it answers; check the target and the connection to it"
     return EmitEvent(
         type=EventType.INFRA_FAILURE,
         message=f"{key}: {target} has not answered for {minutes} minutes; no job on it can be started or followed",

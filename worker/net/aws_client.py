@@ -164,7 +164,7 @@ class HotSerializer:
             body = to_json(parameters)
         except ValueError as error:
             raise Rejected(
-                f"the request {name} cannot be written as JSON: {error}; fix whoever made its text"
+                f"the request {name} cannot be written as JSON: {error}; fix the program that wrote its text"
             ) from error
         return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
 

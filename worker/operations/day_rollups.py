@@ -55,7 +55,7 @@ class DayRollups:
         return cells, is_whole
 
     async def of_day(self, day: date, rows_max: int) -> tuple[list[dict[Cell, RunTally]], bool]:
-        """Return the tallies of all buckets of a day, of at most about `rows_max` runs; False if there are more."""
+        """Return the tallies of a day, of at most about `rows_max` runs; False if there are more."""
         share = max(1, rows_max // keys.STATUS_BUCKETS)
         reads = [partial(self.of_bucket, day, number, share) for number in range(keys.STATUS_BUCKETS)]
         found = await gather_bounded(reads)

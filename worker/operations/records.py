@@ -129,7 +129,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInputsRecord:
-    """The inputs of one run, for programs that start other work on them. `attempt` is the one they belong to."""
+    """The inputs of one run. `attempt` is the attempt whose job was started on them."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _NAMES
 
@@ -203,7 +203,7 @@ class StatisticsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRecord:
-    """The last record of every list. If `complete` is false, `next` is the cursor of the rest, if there is one."""
+    """The last record of every list. If `complete` is false, `next` is the cursor of the rest, if any."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _NAMES
 

@@ -96,7 +96,7 @@ def _check_names(write: Update) -> None:
     if not named:
         raise Rejected(f"{where} changes nothing; use a Check, or leave it out")
     if len(set(named)) < len(named):
-        raise Rejected(f"{where} names an attribute twice; say once what becomes of it")
+        raise Rejected(f"{where} names an attribute twice; name it once")
     if not KEY_ATTRIBUTES.isdisjoint(named):
         raise Rejected(f"{where} changes the key; put a row with the new key and delete this one")
 
@@ -141,7 +141,7 @@ def _text_bytes(text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
-        raise Rejected(f"the text {text[:60]!r} is not valid Unicode ({error.reason}); fix whoever made it") from error
+        raise Rejected(f"the text {text[:60]!r} is not valid Unicode ({error.reason}); fix its writer") from error
 
 
 DIGITS_MAX: Final = 38

@@ -28,7 +28,7 @@ def encode(value: Value) -> bytes:
     try:
         return to_json(_tagged(value), is_sorted=True)
     except ValueError as error:
-        raise Rejected(f"a value cannot be stored: {error}; fix whoever made it") from error
+        raise Rejected(f"a value cannot be stored: {error}; fix the program that wrote it") from error
 
 
 def decode_row(body: bytes) -> Row:

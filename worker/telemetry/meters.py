@@ -25,17 +25,20 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
+    """Describes a metric. `label` says what the label `of` names; a metric without one has a single value."""
+
     kind: MetricKind
     unit: Unit
     text: str
+    label: str = ""
 
 
-def _counter(text: str) -> Meaning:
-    return Meaning(MetricKind.COUNTER, Unit.COUNT, text)
+def _counter(text: str, label: str = "") -> Meaning:
+    return Meaning(MetricKind.COUNTER, Unit.COUNT, text, label)
 
 
-def _seconds(text: str) -> Meaning:
-    return Meaning(MetricKind.GAUGE, Unit.SECONDS, text)
+def _seconds(text: str, label: str = "") -> Meaning:
+    return Meaning(MetricKind.GAUGE, Unit.SECONDS, text, label)
 
 
 def _number(text: str) -> Meaning:
@@ -71,25 +74,25 @@ class Metric(Enum):
 
 
 MEANINGS: Mapping[Metric, Meaning] = {
-    Metric.CONSUMER_LAG: _seconds("age of the oldest change that is read and not yet handled, or since the last read"),
-    Metric.RECORDS_READ: _counter("changes taken from a stream, those that concern nobody left out"),
-    Metric.RECORDS_PARKED: _counter("changes kept as dead letters"),
-    Metric.DATA_LOSSES: _counter("times that changes were gone before they were read, and people were told"),
-    Metric.RELAY_LAG: _seconds("age of the oldest event that is decided and not yet published"),
-    Metric.EVENTS_PUBLISHED: _counter("events handed to the bus or to a route"),
-    Metric.QUEUE_MESSAGES: _counter("messages taken from a queue and done"),
-    Metric.ALERT_FAILURES: _counter("tries to alert people that failed"),
+    Metric.CONSUMER_LAG: _seconds("age of the oldest change not yet handled, or time since the last read", "stream"),
+    Metric.RECORDS_READ: _counter("changes read from a stream, without those of rows that Interlock ignores", "stream"),
+    Metric.RECORDS_PARKED: _counter("changes kept as dead letters", "stream"),
+    Metric.DATA_LOSSES: _counter("times that a stream deleted changes before they were read, each with an event"),
+    Metric.RELAY_LAG: _seconds("age of the oldest event not yet published", "stream"),
+    Metric.EVENTS_PUBLISHED: _counter("events sent to the bus or to a route"),
+    Metric.QUEUE_MESSAGES: _counter("messages of a queue that were handled", "queue"),
+    Metric.ALERT_FAILURES: _counter("failed tries to send an alert"),
     Metric.LOG_LINES_LOST: _counter("log lines that could not be written: the disk was full, or nobody read them"),
-    Metric.LOOP_LAG: _seconds("how late the event loop was, at worst, since the last report"),
-    Metric.SESSIONS_LOST: _counter("sessions of this worker that ended against its will"),
-    Metric.SESSION_AGE: _seconds("since when this worker has been at work without a break; 0: it is not"),
-    Metric.LEASES_HELD: _number("shards, buckets and duties in this worker's hands"),
-    Metric.PEERS_ENDED: _counter("workers that stood still and were ended by this one"),
-    Metric.RUNS_HELD: _number("runs this worker looks after"),
+    Metric.LOOP_LAG: _seconds("the worst delay of the event loop since the last report"),
+    Metric.SESSIONS_LOST: _counter("sessions of this worker that ended before it was stopped"),
+    Metric.SESSION_AGE: _seconds("age of this worker's session; 0 without a session"),
+    Metric.LEASES_HELD: _number("leases on shards, buckets and tasks that this worker holds"),
+    Metric.PEERS_ENDED: _counter("sessions of stalled workers that this worker ended"),
+    Metric.RUNS_HELD: _number("active runs that this worker owns"),
     Metric.RUNS_STARTED: _counter("jobs started"),
-    Metric.RUNS_FAILED: _counter("runs that ended in failure"),
-    Metric.DEAD_LETTERS: _counter("records and messages given up and kept as dead letters"),
-    Metric.HEARTBEAT: _counter("one each minute that the worker is at work: its absence is the alarm"),
+    Metric.RUNS_FAILED: _counter("runs that failed"),
+    Metric.DEAD_LETTERS: _counter("records and messages kept as dead letters", "stream or queue"),
+    Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }
 
 

@@ -120,7 +120,7 @@ class DynamoStream:
         if described.get("StreamViewType", "NEW_IMAGE") not in VIEWS:
             raise ConfigError(
                 f"the stream {self._stream.arn} carries {described['StreamViewType']}, not the rows as they became; "
-                "enable it anew with the view type NEW_AND_OLD_IMAGES"
+                "enable it again with the view type NEW_AND_OLD_IMAGES"
             )
         return described
 

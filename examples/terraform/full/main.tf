@@ -1,4 +1,4 @@
-# Everything that can be said: duties on services of their own, a customer key, Slack, alarms to a topic, pipelines
+# Every option: roles on services of their own, a customer key, Slack, alarms to a topic, pipelines
 # from files, an inbox for S3, and jobs that may be started.
 
 terraform {

@@ -57,7 +57,7 @@ class ActiveChecks:
         return [
             Finding(
                 about=str(row.key),
-                sentence=f"the deadline of {row.key} came and was not judged",
+                sentence=f"the deadline of {row.key} passed without a verdict",
                 act=partial(self._engine.judge_deadline, row.key),
             )
             for row in await self._overdue(now, RowKind.SLA)

@@ -47,7 +47,7 @@ class DeadlineChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence=few([f"no signal came for {each.due.key}" for each in group], APART_MAX),
+                sentence=few([f"no trigger sensor arrived for {each.due.key}" for each in group], APART_MAX),
                 act=partial(self._give_up, pipeline, group, now),
             )
             for pipeline, group in missing.items()
@@ -126,9 +126,9 @@ def _no_signal(each: DueExpectation) -> Alert:
     detail: dict[str, Json] = {
         "source": SOURCE,
         **deadline_detail(each.schedule, deadline_at),
-        "actionHint": "see why the data is late; once it is there, ask for a rerun",
+        "actionHint": "find out why the data is late; when it has arrived, request a rerun",
     }
-    what = f"does not begin: no signal came by {format_rfc3339(deadline_at)}"
+    what = f"does not start: no trigger sensor arrived by {format_rfc3339(deadline_at)}"
     return alert_of(each, EventType.SENSOR_DEADLINE_EXPIRED, what, detail)
 
 
@@ -140,6 +140,6 @@ def _breached(each: DueExpectation) -> Alert:
         "source": "schedule",  # the value of every deadline that follows the clock, whatever noticed the breach
         "breachAt": breach_at,
         **({"deadline": str(sla.deadline)} if sla and sla.deadline else {}),
-        "actionHint": "tell whoever waits for the data; see why nothing began",
+        "actionHint": "inform the users of the data; find out why the run did not start",
     }
-    return alert_of(each, EventType.SLA_BREACH, f"missed its deadline of {breach_at} without having begun", detail)
+    return alert_of(each, EventType.SLA_BREACH, f"missed its deadline of {breach_at} and did not start", detail)

@@ -71,13 +71,13 @@ def _missed_schedule(each: DueExpectation) -> Alert:
     detail: dict[str, Json] = {"source": SOURCE, "cron": cron.text if cron else ""}
     if expected_at is not None:
         detail["expectedTime"] = str(expected_at)
-    detail["actionHint"] = "see why it did not begin (`interlock explain`), then begin it with `interlock rerun`"
+    detail["actionHint"] = "find out why it did not start (`interlock explain`), then start it with `interlock rerun`"
     when = f" at {format_rfc3339(at)}" if at else ""
-    return alert_of(each, EventType.SCHEDULE_MISSED, f"did not begin{when}, as its schedule says", detail)
+    return alert_of(each, EventType.SCHEDULE_MISSED, f"did not start{when}, as scheduled", detail)
 
 
 def _missed_date(each: DueExpectation) -> Alert:
-    hint = "its date is named in `include`; see why it did not begin, then begin it with `interlock rerun`"
+    hint = "its date is listed in `include`; find out why it did not start, then start it with `interlock rerun`"
     detail: dict[str, Json] = {"source": SOURCE, "actionHint": hint}
-    what = "did not begin on a date it was to run on"
+    what = "did not start on a date listed in `include`"
     return alert_of(each, EventType.IRREGULAR_SCHEDULE_MISSED, what, detail, old_mark="irregular-missed-check")

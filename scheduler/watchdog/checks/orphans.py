@@ -67,13 +67,13 @@ class OrphanCheck:
 
 def _still_running(run: Run, now: datetime) -> Alert:
     minutes = (now - run.since) // timedelta(minutes=1)
-    message = f"{run.key}: the job of attempt {run.attempt} still runs, {minutes} minutes after its run was given up"
-    return _alert(run, EventType.JOB_ORPHANED, message, "end it at its target; nothing new begins beside it")
+    message = f"{run.key}: the job of attempt {run.attempt} still runs, {minutes} minutes after its run ended"
+    return _alert(run, EventType.JOB_ORPHANED, message, "stop it at its target; no new attempt starts while it runs")
 
 
 def _ended(run: Run) -> Alert:
     message = f"{run.key}: the job of attempt {run.attempt}, which could not be stopped, has ended by itself"
-    return _alert(run, EventType.JOB_ORPHAN_ENDED, message, "see what it did; then rerun if its result is wanted")
+    return _alert(run, EventType.JOB_ORPHAN_ENDED, message, "check what it did; rerun if you need its result")
 
 
 def _alert(run: Run, event_type: EventType, message: str, hint: str) -> Alert:

@@ -150,9 +150,9 @@ def _alert(run: Run, post_run: PostRun, missing: Sequence[str]) -> Alert:
         "source": SOURCE,
         "sensorTimeout": timeout,
         "ruleKeys": ", ".join(missing),
-        "actionHint": "see whether the job wrote its result, and whether whoever reports it is alive",
+        "actionHint": "check whether the job wrote its result, and whether the producer of the sensor works",
     }
-    message = f"{run.key}: nothing was heard of {', '.join(missing)} within {timeout} of its success"
+    message = f"{run.key}: {', '.join(missing)} was not written within {timeout} of its success"
     return Alert(
         key=run.key,
         due_at=run.since + post_run.sensor_timeout,

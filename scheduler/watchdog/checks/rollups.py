@@ -1,4 +1,4 @@
-"""Write the daily rollups of ended runs: once after midnight UTC, and again if a run of that day changed since."""
+"""Write the daily rollups of ended runs after midnight UTC, and again if a run of that day changed."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -67,7 +67,7 @@ class RollupCheck:
 
 
 def _extended(progress: RollupProgress | None, day: date) -> RollupProgress:
-    """Return the progress with one more day; days that do not touch the known ones begin anew."""
+    """Return the progress with one more day; without a connection to the known days, those are dropped."""
     if progress is not None and day == progress.first - timedelta(days=1):
         return RollupProgress(day, progress.last)
     if progress is not None and day == progress.last + timedelta(days=1):

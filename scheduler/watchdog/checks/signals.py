@@ -25,6 +25,7 @@ from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.engine import Engine
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.sla_watches import SlaMonitor
+from worker.store.repos.deletions import Deletions
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
@@ -60,6 +61,7 @@ class SignalChecks:
         self._tables, self._engine, self._configs, self._monitor = tables, engine, configs, watches
         self._resync, self._ledger = resync, ledger
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
+        self._deletions = Deletions(tables)
         size = ONCE if looks_once else SLICE
         self.reconciled, self.watched = RoundRobin(size), RoundRobin(size)
         # Runs that were missing in the last pass of their pipeline. A row does not say when it was written, so its
@@ -75,7 +77,7 @@ class SignalChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence=f"the signals and requests of {pipeline} are looked at again",
+                sentence=f"the trigger sensors and requests of {pipeline} are checked again",
                 act=partial(self._reconcile, pipeline),
                 is_routine=True,
             )
@@ -138,6 +140,8 @@ class SignalChecks:
             return False
         run = await self._runs.load(key)
         if run is not None and run.status != "RUNNING":
+            return False
+        if run is None and await self._deletions.load(key) is not None:
             return False
         return await self._sensors.get(key.pipeline, f"{_OLD_TOLD}#{key.period}") is None
 

@@ -11,6 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.support.clock.manual import ManualClock
+from tests.support.pages.record_meanings import undocumented
 from worker.cli.app import app
 from worker.cli.catalogue import PAGE
 from worker.cli.terminal.help import load_command
@@ -25,7 +26,9 @@ testing.__dict__["_get_command"] = cache(get_command)
 def interlock(*arguments: object, typed: str | None = None, clock: Clock | None = None) -> Result:
     """Run a command; `typed` is what comes in by standard input."""
     words = [str(argument) for argument in arguments]
-    return CliRunner().invoke(app, words, input=typed, obj=clock or ManualClock(TODAY))
+    result = CliRunner().invoke(app, words, input=typed, obj=clock or ManualClock(TODAY))
+    assert undocumented(words, result.stdout) == [], "describe the record in tests/support/pages/record_meanings.py"
+    return result
 
 
 @cache

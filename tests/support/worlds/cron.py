@@ -1,4 +1,4 @@
-"""Cron on a simulated worker: its chores are done every second of virtual time, as the holder of the duty does them."""
+"""Cron on a simulated worker: its periodic tasks run every second of virtual time, as on the holder of the lease."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -27,9 +27,9 @@ job: {{type: command, config: {{command: "true"}}}}
 """
 
 
-async def do_chores(cron: CronStarts, clock: Clock, tick_s: float = 1.0) -> None:
+async def run_tasks(cron: CronStarts, clock: Clock, tick_s: float = 1.0) -> None:
     async with asyncio.TaskGroup() as tasks:
-        rota = PeriodicRunner(cron.chores(), clock, tasks)
+        rota = PeriodicRunner(cron.tasks(), clock, tasks)
         while True:
             rota.begin_due()
             await clock.sleep(tick_s)
@@ -47,7 +47,7 @@ async def cron_on(world: World, worker: Worker, *, tick_s: float = 10.0) -> Asyn
         may_act=worker.standing.may_act,
         log=lambda event, facts: log.append((event, facts)),
     )
-    holding = asyncio.get_running_loop().create_task(do_chores(cron, world.clock, tick_s), name="duty")
+    holding = asyncio.get_running_loop().create_task(run_tasks(cron, world.clock, tick_s), name="scheduler")
     try:
         yield cron
     finally:

@@ -77,7 +77,7 @@ def test_a_run_started_by_data_is_listed_on_the_day_it_is_due() -> None:
 
     shown = rows([orders], Span(first=date(2027, 3, 25), days=1))
 
-    assert shown == {date(2027, 3, 25): [["on signal", "", "orders/stream", "2027-03-24", "due 06:00 CET"]]}
+    assert shown == {date(2027, 3, 25): [["on trigger", "", "orders/stream", "2027-03-24", "due 06:00 CET"]]}
 
 
 def test_a_listed_date_shows_when_it_counts_as_missed_and_a_relative_deadline() -> None:
@@ -93,8 +93,8 @@ def test_a_listed_date_shows_when_it_counts_as_missed_and_a_relative_deadline() 
 
     shown = rows([a_pipeline("close", close)], Span(first=date(2027, 3, 30), days=3))
 
-    facts = "missed if not there by 18:00 EDT; due 6h after its signal"
-    assert shown == {date(2027, 3, 31): [["on signal", "", "close/stream", "2027-03-31", facts]]}
+    facts = "missed if not started by 18:00 EDT; due 6h after its first sensor"
+    assert shown == {date(2027, 3, 31): [["on trigger", "", "close/stream", "2027-03-31", facts]]}
 
 
 def test_a_deadline_on_another_day_is_shown_with_its_date() -> None:
@@ -111,7 +111,7 @@ def test_a_cron_that_only_says_what_is_expected_is_told_apart_from_one_that_star
 
     [row] = rows([a_pipeline("p", schedule)], Span(first=date(2027, 3, 22), days=1))[date(2027, 3, 22)]
 
-    assert row[-1] == "expected then, but started by its signal"
+    assert row[-1] == "expected then, but started by its trigger"
 
 
 def test_a_busy_schedule_is_one_line_a_day() -> None:
@@ -129,7 +129,7 @@ def test_busy_days_of_a_schedule_that_data_starts_show_no_clock_time() -> None:
 
     shown = rows([hourly], Span(first=date(2027, 3, 22), days=1))
 
-    assert shown == {date(2027, 3, 22): [["on signal", "", "hourly/stream", "24 runs", "each due at :45"]]}
+    assert shown == {date(2027, 3, 22): [["on trigger", "", "hourly/stream", "24 runs", "each due at :45"]]}
 
 
 def test_all_runs_of_a_busy_schedule_are_listed_on_request() -> None:

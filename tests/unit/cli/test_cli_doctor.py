@@ -74,7 +74,7 @@ def test_workers_and_their_versions_are_seen(here: Path) -> None:
 
     found = diagnoses()
 
-    assert found["workers sessions"]["finding"] == "1 worker is registered, and gave no sign of life"
+    assert found["workers sessions"]["finding"] == "1 worker is registered, without a heartbeat"
     assert found["workers versions"]["health"] == "warn"
     assert "they run 0.0.1" in found["workers versions"]["finding"]
 
@@ -85,9 +85,9 @@ def test_workers_and_their_versions_are_seen(here: Path) -> None:
         ([NOBODY], "no worker is registered"),
         ([{"one": 1}, {"one": 2}], "1 worker is registered and alive"),
         ([{"one": 1}, {"one": 1}, {"one": 2}], "1 worker is registered and alive"),
-        ([{"one": 1}], "1 worker is registered, and gave no sign of life"),
-        ([{"one": 1, "two": 1}, {"one": 1, "two": 2}], "2 workers are registered, and 1 of them gave no sign of life"),
-        ([{"one": 1, "two": 1}], "2 workers are registered, and none gave a sign of life"),
+        ([{"one": 1}], "1 worker is registered, without a heartbeat"),
+        ([{"one": 1, "two": 1}, {"one": 1, "two": 2}], "2 workers are registered, and 1 of them without a heartbeat"),
+        ([{"one": 1, "two": 1}], "2 workers are registered, none with a heartbeat"),
         ([{"one": 1, "two": 1}, {"two": 2}], "1 worker is registered and alive"),
         ([{"one": 1}, NOBODY], "no worker is registered"),
     ],
@@ -168,6 +168,7 @@ def test_a_setting_that_is_mistyped_is_worth_a_look(here: Path, monkeypatch: pyt
     [
         ({"INTERLOCK_HTTP_ALLOW": "*"}, "INTERLOCK_HTTP_ALLOW"),
         ({"INTERLOCK_HEALTH": "8080"}, "INTERLOCK_HEALTH"),
+        ({"INTERLOCK_WEB": "0.0.0.0:8040"}, "INTERLOCK_WEB"),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1"}, "INTERLOCK_ALERTS"),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_ALERTS": "chanel: x"}, "INTERLOCK_ALERTS"),
         ({"INTERLOCK_SENSORS_QUEUE": "https://sqs.example.com/1/q"}, "INTERLOCK_INBOX"),
@@ -197,7 +198,7 @@ def test_a_setting_that_is_understood_is_said_to_be(here: Path, monkeypatch: pyt
     ("environment", "idle"),
     [
         ({"INTERLOCK_BUS": "prod"}, {"INTERLOCK_BUS": "a worker on one file has no bus and no queues"}),
-        ({"INTERLOCK_POLLS": "eco"}, {"INTERLOCK_POLLS": "whoever reads a file is woken"}),
+        ({"INTERLOCK_POLLS": "eco"}, {"INTERLOCK_POLLS": "readers of a file are woken"}),
         ({"INTERLOCK_ALERTS": "alerts.yaml"}, {"INTERLOCK_ALERTS": "there is no INTERLOCK_SLACK_TOKEN"}),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_SLACK_CHANNEL": "#data"}, {}),
         ({"INTERLOCK_HEALTH": "127.0.0.1:8080"}, {}),

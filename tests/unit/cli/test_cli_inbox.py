@@ -38,7 +38,7 @@ def test_rules_are_checked_with_the_place_of_each_problem(here: Path) -> None:
 
     good, wrong = interlock("inbox", "check", "inbox.yaml"), interlock("inbox", "check", "wrong.yaml")
 
-    assert (good.exit_code, good.stdout) == (0, "inbox.yaml: 3 rules, nothing wrong\n")
+    assert (good.exit_code, good.stdout) == (0, "inbox.yaml: 3 rules, valid\n")
     assert wrong.exit_code == 1
     assert "wrong.yaml:2:28: error: rules[0].objet: `objet` is not a key here; did you mean `object`?" in wrong.stdout
     assert "rules[0].sensor: is required" in wrong.stdout
@@ -73,13 +73,13 @@ def test_a_message_may_come_by_standard_input_and_rules_by_the_environment(monke
 
     assert result.exit_code == 0
     assert "sensor    facts" in result.stdout
-    assert "the day it comes" in result.stdout
+    assert "the day it arrives" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (notification(an_object("other/a.csv")), "no rule is about it"),
+        (notification(an_object("other/a.csv")), "no rule matches it"),
         (notification(an_object("orders/2026-13-13/a.csv")), "no period such as"),
         ({"Records": [7]}, "cannot be understood"),
     ],
@@ -215,7 +215,7 @@ async def test_an_object_that_is_told_while_it_is_noted_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("landing/orders", "no place in S3"), ("s3://landing/other/", "no rule of the inbox is about")]
+    ("place", "said"), [("landing/orders", "no place in S3"), ("s3://landing/other/", "no rule of the inbox matches")]
 )
 def test_a_place_that_no_rule_is_about_is_refused(here: Path, place: str, said: str) -> None:
     a_store(here)

@@ -101,8 +101,8 @@ def test_each_lease_says_who_holds_it_how_far_it_is_and_what_becomes_of_it() -> 
     assert lines["0001"].endswith("stays")
     assert "(1m30s ago)" in lines["0001"]
     assert lines["0002"].endswith("waits for 0001")
-    assert lines["0003"].endswith("nobody holds it: host-a carries least and takes it")
-    assert lines["0004"].endswith("its holder is gone: host-a carries least and takes it")
+    assert lines["0003"].endswith("no worker holds it: host-a has the least load and takes it")
+    assert lines["0004"].endswith("its holder is gone: host-a has the least load and takes it")
 
 
 @pytest.mark.usefixtures("here")
@@ -113,7 +113,7 @@ def test_a_move_is_explained_by_what_each_carries() -> None:
         record for record in records(interlock("leases", "--json").stdout) if "moves to" in record.get("plan", "")
     ]
 
-    assert [record["plan"] for record in moving] == ["moves to host-b, which carries 0 against 4"]
+    assert [record["plan"] for record in moving] == ["moves to host-b, whose load is 0, not 4"]
 
 
 @pytest.mark.usefixtures("here")
@@ -168,7 +168,7 @@ def test_a_worker_that_was_not_heard_of_for_long_is_shown_with_that_and_not_take
 
     assert shown.exit_code == 1
     assert shown.stdout.splitlines() == [
-        "host-a  live, heard of 12m ago, holds 0 leases",
+        "host-a  live, last heartbeat 12m ago, holds 0 leases",
         "No worker has sent a heartbeat for 12m. Start one with `interlock run`.",
     ]
     assert record["heardAt"] == "2027-03-22T11:48:00Z"
@@ -201,7 +201,7 @@ def test_a_stream_that_has_no_lease_is_refused_with_those_that_have() -> None:
 def test_where_workers_have_different_duties_a_lease_stays_with_those_that_have_its_own() -> None:
     in_store(two_duties)
 
-    taken = {f"nobody holds it: {worker} carries least and takes it" for worker in (A, B)}
+    taken = {f"no worker holds it: {worker} has the least load and takes it" for worker in (A, B)}
     assert plans() == {
         **{stream: {"stays"} for stream in OF_ENGINES},
         **{stream: {said for said in taken if B in said} for stream in OF_RELAYS},
@@ -215,7 +215,7 @@ def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> No
 
     assert plans() == {
         "stream.events": {"its holder is gone: no worker with the role relay is running"},
-        "upkeep": {"its holder is gone: host-a carries least and takes it"},
+        "upkeep": {"its holder is gone: host-a has the least load and takes it"},
     }
 
 
@@ -223,7 +223,7 @@ def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> No
 def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
     in_store(all_have_left)
 
-    assert plans() == {"upkeep": {"nobody holds it: no worker is running"}}
+    assert plans() == {"upkeep": {"no worker holds it: no worker is running"}}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
     "Cancel", "Check", "Compare", "Create", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print", "Process",
-    "Push", "Remove", "Report", "Request", "Resume", "Run", "Show", "Start", "Take", "Watch", "Write",
+    "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take", "Watch", "Write",
 }  # fmt: skip
 IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
 

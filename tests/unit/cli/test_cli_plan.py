@@ -117,7 +117,7 @@ def test_a_pipeline_that_does_not_exist_is_said_so_with_one_that_is_nearly_calle
 
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        f"no sound pipeline in {tmp_path} is called ordres",
+        f"no valid pipeline in {tmp_path} is called ordres",
         "    did you mean `orders`?",
     ]
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_expected_and_what_starts_nothing_is_named(tmp_path: Path
 
     lines = interlock("plan", tmp_path).stdout.splitlines()
 
-    assert lines[0] == "a/stream: starts when `file` says so; it has no deadline, so silence goes unnoticed"
+    assert lines[0] == "a/stream: starts by its trigger on `file`; without a deadline, nothing reports a missing sensor"
     assert lines[1] == "Dry run, will start nothing: a"
 
 

@@ -61,7 +61,7 @@ def test_the_next_time_of_every_schedule_soonest_first() -> None:
     assert told == [
         ("hourly", "2027-03-22T13:00:00Z", "2027-03-22T12", None),
         ("daily", "2027-03-23T01:30:00Z", "2027-03-23", None),
-        ("signalled", "2027-03-23T06:00:00Z", "2027-03-23", "expected then, but started by its signal"),
+        ("signalled", "2027-03-23T06:00:00Z", "2027-03-23", "expected then, but started by its trigger"),
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_pipeline_that_no_time_starts_is_named(here: Path) -> None:
     (here / "orders.yaml").write_text(ORDERS)
     interlock("pipelines", "push", "orders.yaml", "--yes")
 
-    assert interlock("schedule", "next", "orders").stdout.startswith("no schedule of orders has a cron: ")
+    assert interlock("schedule", "next", "orders").stdout.startswith("no schedule of orders has a cron expression; ")
 
 
 def test_among_all_pipelines_a_schedule_shows_its_next_time_that_runs(here: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_listed_date_counts_as_missed_unless_it_was_over_before_the_pipeline_c
 def test_a_signal_that_did_not_come_is_told_as_such() -> None:
     result = interlock("schedule", "missed", "signalled", "--json", clock=ManualClock(TODAY + timedelta(hours=20)))
 
-    assert [each["sentence"] for each in records(result.stdout)] == ["its signal did not come"]
+    assert [each["sentence"] for each in records(result.stdout)] == ["its trigger sensor did not arrive"]
 
 
 def test_explain_says_why_a_time_passed_without_its_run() -> None:
@@ -205,7 +205,7 @@ def test_times_that_were_not_looked_at_are_told(is_begun: bool) -> None:
     listed = 0 if is_begun else 1000
     assert result.exit_code == 1
     assert f"at least {listed:,} runs missed since" in result.stdout
-    assert "its earliest 1,000 times were looked at: choose a later --since" in result.stderr
+    assert "its earliest 1,000 times were checked: choose a later --since" in result.stderr
     [cut] = [each for each in found if each["type"] == "truncated"]
     assert (cut["what"], cut["shown"], cut["total"]) == ("missed runs of hourly/cron", listed, None)
     assert len(found) == listed + 1

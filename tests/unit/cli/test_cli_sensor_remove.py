@@ -19,7 +19,7 @@ from worker.core.errors import RetryLater
 from worker.operations.sensors.names import sensor_name
 
 URL = "sqlite:///interlock.db"
-OUTLOOK = "A removal starts nothing; runs that wait for their rules notice it when they look next."
+OUTLOOK = "A removal starts nothing; waiting runs notice it at their next evaluation."
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_of_a_sensor_that_nothing_looks_at_that_is_said() -> None:
 
     _, _, said = on_terminal("weather", Consent(True, None))
 
-    assert said == ["    Nothing in the pipeline looks at it."]
+    assert said == ["    Nothing in the pipeline uses it."]
 
 
 def test_a_removal_can_be_declined() -> None:
@@ -109,7 +109,7 @@ def test_a_sensor_written_while_a_person_thinks_stays() -> None:
         assert written.exit_code == 0
         return "y"
 
-    with pytest.raises(RetryLater, match="was written anew meanwhile"):
+    with pytest.raises(RetryLater, match="was written again meanwhile"):
         on_terminal("export", Consent(False, think))
 
     assert records(interlock("sensor", "get", "orders", "export").stdout)[0]["data"] == {"rows": 2}

@@ -80,7 +80,7 @@ def _in_job(text: str) -> str:
             _in_schedule("calendar: @us-fedral"),
             (
                 'schedule.calendar: there is no calendar "us-fedral"; put calendar files into a directory '
-                "`calendars` beside the pipeline files"
+                "`calendars` next to the pipeline files"
             ),
         ),
         (_in_schedule("start: @both"), "schedule.start: `both` needs a `cron`"),

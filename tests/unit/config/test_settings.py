@@ -88,7 +88,7 @@ def test_a_worker_without_a_word_does_everything() -> None:
 
 
 def test_a_duty_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="'enigne'; a duty is one of engine, scheduler"):
+    with pytest.raises(ConfigError, match="'enigne'; a role is one of engine, scheduler"):
         read_settings({DUTIES: "enigne"})
 
 

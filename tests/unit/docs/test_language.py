@@ -1,16 +1,21 @@
 """The wording stays plain: old private terms do not come back, and docstrings begin with a short contract.
 
-The terms and the register are described in `CONTRIBUTING.md` and `docs/glossary.md`.
+The terms and the register are described in `CONTRIBUTING.md` and `docs/glossary.md`, whose last column lists the words
+that headings, help texts and tables do not use for a term.
 """
 
 import ast
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.support.builders.command_line import loaded_commands
+from worker.cli.catalogue import PAGE
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -41,6 +46,8 @@ OLD = {
 def prose_of(page: str) -> str:
     """Return a page without its code: fenced blocks, inline code and link targets."""
     text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    if text.startswith("# Glossary"):  # its last column lists words that are not used
+        text = re.sub(r"^(\| [^|]+ \| [^|]+ \|)[^|]*\|$", r"\1", text, flags=re.MULTILINE)
     return re.sub(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", "", text, flags=re.DOTALL)
 
 
@@ -96,3 +103,121 @@ def test_the_check_sees_old_wording_and_long_contracts() -> None:
     assert len(old_wording(prose_in('"""A rehearsal."""\nx = 1  # made anew\n'))) == 2
     assert long_contracts(f'"""{"x" * 101}"""') == ["the module"]
     assert long_contracts(f'"""{"x" * 100}"""') == []
+
+
+# --- the terms of the glossary ----------------------------------------------------------------------------------------
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+# Where a word means something else, with the reason.
+ALLOWED = {
+    ("interlock run", "signal"): "a signal of the operating system, such as SIGTERM",
+}
+
+
+def synonyms(glossary: str) -> dict[str, str]:
+    """Return the words that must not stand for a term, each with its term."""
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", glossary, re.MULTILINE)
+    return {word: term for term, words in rows if term not in {"Word", "---"} for word in words.strip().split(", ")}
+
+
+SYNONYMS = synonyms(GLOSSARY.read_text(encoding="utf-8"))
+
+
+def private_words(where: str, text: str) -> list[str]:
+    """Return the words of a short text that are not those of the glossary."""
+    plain = re.sub(r"`[^`]*`", "", text)
+    return [
+        f"{where}: {found.group(0)!r}: the term is {term!r}"
+        for word, term in SYNONYMS.items()
+        if (where, word) not in ALLOWED
+        for found in re.finditer(_pattern(word), plain, re.IGNORECASE)
+    ]
+
+
+def _pattern(word: str) -> str:
+    plural = rf"{word[:-1]}(?:y|ies)" if word.endswith("y") else rf"{word}(?:s|es|ed|d)?"
+    return rf"(?<!dead )(?<!dead-)\b{plural}\b"
+
+
+def headings() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
+            yield str(page.relative_to(ROOT)), heading
+
+
+def help_texts() -> Iterator[tuple[str, str]]:
+    """Yield every text of the help pages but examples, with its command or group."""
+    yield "interlock", PAGE.introduction
+    for panel in PAGE.panels:
+        yield "interlock", panel.title
+    for name, command in loaded_commands().items():
+        yield from _help_of(f"interlock {name}", command)
+        for member, leaf in getattr(command, "commands", {}).items():
+            yield from _help_of(f"interlock {name} {member}", leaf)
+
+
+# Typer does not export its types of commands.
+def _help_of(path: str, command: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    paragraphs = (command.help or "").split("\n\n")
+    yield path, "\n".join(each for each in paragraphs if not each.startswith("\b\nExamples"))
+    for param in command.params:
+        yield path, f"{getattr(param, 'help', '') or ''}\n{getattr(param, 'metavar', '') or ''}"
+
+
+def columns() -> Iterator[tuple[str, str]]:
+    """Yield the column headings of commands, each a tuple `HEADINGS` of its module."""
+    for path in sorted((ROOT / "worker" / "cli").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=cells)) if name.endswith("HEADINGS"):
+                    yield from ((path.stem, str(cell.value)) for cell in cells if isinstance(cell, ast.Constant))
+                case _:
+                    pass
+
+
+def found_in(texts: Iterable[tuple[str, str]]) -> list[str]:
+    return [problem for where, text in texts for problem in private_words(where, text)]
+
+
+def test_headings_use_the_terms_of_the_glossary() -> None:
+    assert found_in(headings()) == []
+
+
+def test_help_texts_and_groups_of_commands_use_the_terms_of_the_glossary() -> None:
+    assert found_in(help_texts()) == []
+
+
+def test_columns_of_tables_use_the_terms_of_the_glossary() -> None:
+    shown = list(columns())
+
+    assert {where for where, _ in shown} >= {"status", "leases", "pipelines", "schedule"}
+    assert found_in(shown) == []
+
+
+def test_the_groups_of_commands_are_the_five_of_the_docs() -> None:
+    assert [panel.title for panel in PAGE.panels] == ["Get started", "Configure", "Inspect", "Control", "Operate"]
+
+
+def test_a_word_that_is_allowed_somewhere_is_there() -> None:
+    texts: Mapping[str, str] = {}
+    for where, text in help_texts():
+        texts = {**texts, where: f"{texts.get(where, '')}\n{text}"}
+
+    assert [word for where, word in ALLOWED if not re.search(_pattern(word), texts[where])] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Which duties a worker has", ["role"]),
+        ("A letter that nobody judged", ["evaluate", "dead letter"]),
+        ("Signals and news", ["sensor", "sensor"]),
+        ("Dead letters, and the dead-letter queue", []),
+        ("`signal.refused` is a name", []),
+    ],
+)
+def test_the_check_sees_words_that_are_not_in_the_glossary(text: str, terms: list[str]) -> None:
+    found = private_words("a page", text)
+
+    assert sorted(problem.rpartition("'")[0].rpartition("'")[2] for problem in found) == sorted(terms)

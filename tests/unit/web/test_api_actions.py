@@ -157,6 +157,8 @@ ACTIONS = [
     "/deadletters/feed.control/x/drop",
     "/sensors/orders/export",
     "/sensors",
+    "/bulk/preview",
+    "/bulk",
 ]
 
 
@@ -166,12 +168,16 @@ def test_every_action_is_in_the_list_of_this_file(world_of_paths: set[str]) -> N
 
 @pytest.fixture
 def world_of_paths(world: WebWorld) -> set[str]:
-    return {path for path, operations in world.api.openapi()["paths"].items() if set(operations) - {"get"}}
+    changing = {path for path, operations in world.api.openapi()["paths"].items() if set(operations) - {"get"}}
+    # A run is deleted at its own address; a job's report is the one address that is its own permission.
+    return changing - {"/api/v1/runs/{pipeline}/{schedule}/{period}", "/api/v1/jobs/{token}/ended"}
 
 
 async def test_a_viewer_may_do_nothing(world: WebWorld) -> None:
     for path in ACTIONS:
         assert problem(await post(world, path, token=VIEWER)) == (403, "forbidden"), path
+    async with world.client(VIEWER) as client:
+        assert problem(await client.delete(f"{API}{RUN}")) == (403, "forbidden")
     assert await recorded(world) == []
 
 

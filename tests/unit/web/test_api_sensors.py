@@ -112,7 +112,7 @@ async def test_a_sensor_larger_than_a_row_is_refused(world: WebWorld) -> None:
 
 
 async def test_a_batch_is_written_in_order(world: WebWorld) -> None:
-    batch = [{"pipeline": "orders", "key": f"k{number}", "data": {"n": number}} for number in range(500)]
+    batch: list[Json] = [{"pipeline": "orders", "key": f"k{number}", "data": {"n": number}} for number in range(500)]
 
     response = await post(world, "", json=batch)
 
@@ -122,8 +122,8 @@ async def test_a_batch_is_written_in_order(world: WebWorld) -> None:
 
 
 async def test_a_batch_with_errors_names_all_of_them_and_writes_nothing(world: WebWorld) -> None:
-    good = {"pipeline": "orders", "key": "good", "data": {}}
-    bad = [
+    good: Json = {"pipeline": "orders", "key": "good", "data": {}}
+    bad: list[Json] = [
         {"pipeline": "orders", "key": "", "data": {}},
         {"pipeline": 7, "key": "a", "data": {}},
         {"pipeline": "orders", "key": "a", "data": []},
@@ -143,7 +143,7 @@ async def test_a_batch_with_errors_names_all_of_them_and_writes_nothing(world: W
 
 @pytest.mark.parametrize("size", [0, 501])
 async def test_a_batch_of_the_wrong_size_is_refused(world: WebWorld, size: int) -> None:
-    batch = [{"pipeline": "orders", "key": f"k{number}", "data": {}} for number in range(size)]
+    batch: list[Json] = [{"pipeline": "orders", "key": f"k{number}", "data": {}} for number in range(size)]
 
     assert problem(await post(world, "", json=batch)) == (422, "invalid")
 
@@ -173,8 +173,11 @@ async def test_a_key_that_was_used_for_another_request_is_refused(world: WebWorl
 
 
 async def test_a_batch_can_be_repeated_too(world: WebWorld) -> None:
-    batch = [{"pipeline": "orders", "key": "a", "data": {"n": 1}}, {"pipeline": "other", "key": "b", "data": {}}]
-    for _ in range(2):
-        response = await post(world, "", headers={"Idempotency-Key": "b1"}, json=batch)
+    batch: list[Json] = [
+        {"pipeline": "orders", "key": "a", "data": {"n": 1}},
+        {"pipeline": "other", "key": "b", "data": {}},
+    ]
+    await post(world, "", headers={"Idempotency-Key": "b1"}, json=batch)
+    response = await post(world, "", headers={"Idempotency-Key": "b1"}, json=batch)
 
     assert response.headers["idempotency-replayed"] == "true"

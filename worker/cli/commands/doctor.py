@@ -20,6 +20,7 @@ from worker.config.settings import (
     HEALTH,
     HTTP_ALLOW,
     INBOX,
+    WEB,
     Settings,
     mistyped,
     read_settings,
@@ -140,6 +141,8 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
         from worker.web.addresses import parse_address  # noqa: PLC0415
 
         yield HEALTH, lambda: parse_address(HEALTH, settings.telemetry.health)
+    if settings.web.listen:
+        yield WEB, lambda: _access_rules(settings)
     if settings.alerts.slack_token:
         from worker.app.alerts import routing_from  # noqa: PLC0415
 
@@ -148,6 +151,17 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
         from consumers.inbox.rules_file import rules_from  # noqa: PLC0415
 
         yield INBOX, lambda: rules_from(settings.aws.inbox)
+
+
+def _access_rules(settings: Settings) -> object:
+    """Check the address and the tokens of the HTTP API; only a worker reads tokens that are a managed secret."""
+    from worker.app.web import access_rules  # noqa: PLC0415
+    from worker.jobs.secrets import MANAGED  # noqa: PLC0415
+    from worker.web.addresses import parse_address  # noqa: PLC0415
+
+    if settings.web.tokens.startswith(MANAGED):
+        return parse_address(WEB, settings.web.listen)
+    return access_rules(settings, settings.web.tokens)
 
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
@@ -228,8 +242,8 @@ Examples:
 
 \b
 Exit codes:
-  0  nothing is wrong; something may be worth a look
-  1  something is wrong, and the output says what to do
+  0  no check failed; there may be warnings
+  1  a check failed; the output says what to do
   2  the command or the settings are wrong
 """
 

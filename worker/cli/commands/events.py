@@ -14,9 +14,9 @@ from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType, shown_type
+from worker.core.model.given_times import time_before
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.pipelines import Pipelines
@@ -157,7 +157,7 @@ def events(
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.")
     ] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="2h, 7d, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events, until Ctrl-C.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="How many past events at most.")] = 500,
     store: StoreUrl = None,
     as_json: AsJson = False,

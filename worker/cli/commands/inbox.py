@@ -68,7 +68,7 @@ def run_check(screen: Screen, file: str) -> int:
         screen.line(str(problem), style="red" if problem.severity is ProblemSeverity.ERROR else "yellow")
     if rules is None:
         return Exit.PROBLEMS
-    screen.line(f"{file}: {counted(len(rules), 'rule')}, nothing wrong")
+    screen.line(f"{file}: {counted(len(rules), 'rule')}, valid")
     return Exit.DONE
 
 
@@ -110,16 +110,16 @@ def _show_news(screen: Screen, news: News, found: Sequence[Mapped], *, as_json: 
         return
     screen.line(str(news), style="bold")
     if isinstance(news, NoNotification):
-        screen.line("  nothing is done about it")
+        screen.line("  it needs no sensor")
     elif not found:
-        screen.line("  no rule is about it: it would be counted, and be gone", style="yellow")
+        screen.line("  no rule matches it: the worker would count and delete it", style="yellow")
     for mapped in found:
         screen.table([(name, value if isinstance(value, str) else json_text(value)) for name, value in _said(mapped)])
 
 
 def _said(mapped: Mapped) -> list[tuple[str, Json]]:
     report = mapped.report
-    period = "none: the day it comes" if mapped.period is None else str(mapped.period)
+    period = "none: the day it arrives" if mapped.period is None else str(mapped.period)
     return [
         ("rule", mapped.rule),
         ("pipeline", report.pipeline),
@@ -188,17 +188,17 @@ async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: Buc
     async with access.tables() as tables, _bucket(access.url, place.bucket) as bucket:
         seeding = Seeder(tables, rules, access.clock)
         if not seeding.is_about(place):
-            raise ConfigError(f"no rule of the inbox is about any object in {place}; check the place and the rules")
+            raise ConfigError(f"no rule of the inbox matches any object in {place}; check the place and the rules")
         try:
             async for progress in seeding.run(bucket, place, after):
                 screen.remark(f"{progress.listed:,} objects, up to {progress.after}")
         except (WorkerError, asyncio.CancelledError):
             rest = f" --after {quote(progress.after)}" if progress.after else ""
-            screen.remark(f"stopped; go on with: interlock inbox seed {quote(str(place))}{rest}", style="red")
+            screen.remark(f"stopped; continue with: interlock inbox seed {quote(str(place))}{rest}", style="red")
             raise
     screen.line(
         f"{counted(progress.listed, 'object')} in {place}: {progress.noted:,} noted, {progress.known:,} known already, "
-        f"{progress.unmatched:,} no rule is about"
+        f"{progress.unmatched:,} without a rule"
     )
     return Exit.DONE
 
@@ -232,9 +232,9 @@ Examples:
 
 TEST_HELP = f"""Show which rule matches a message and which sensor it writes.
 
-Nothing is stored. FILE holds the message as the queue has it: a notification of S3, straight, through a topic or \
-over a bus; an event; or any other JSON. An object whose content is known already would not be told again; that is not \
-looked up here.
+Nothing is stored. FILE holds the message as the queue has it: an S3 notification (direct, through a topic or \
+over a bus), an event, or any other JSON. The worker skips an object whose content it knows already; this command does \
+not check that.
 
 \b
 Examples:
@@ -255,8 +255,8 @@ Examples:
 
 SEED_HELP = f"""Mark the files already in a bucket as known, so that the inbox does not report them.
 
-Only the ledger of objects is written, and nothing that it holds already: the command can be stopped, go on with \
---after, and be repeated, before the inbox runs or while it does.
+Writes only the list of known objects, and changes no entry. You can stop it, continue with --after and repeat it, \
+before the inbox runs or while it runs.
 
 \b
 Examples:
@@ -308,7 +308,7 @@ def seed(
     place: Annotated[str, typer.Argument(metavar="PREFIX", help="s3://BUCKET, or s3://BUCKET/PREFIX.")],
     *,
     rules: RulesFile = None,
-    after: Annotated[str, typer.Option(metavar="KEY", help="Go on after this key.")] = "",
+    after: Annotated[str, typer.Option(metavar="KEY", help="Continue after this key.")] = "",
     store: StoreUrl = None,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:

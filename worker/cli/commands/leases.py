@@ -52,9 +52,9 @@ def _absence(view: GroupView, now: datetime) -> str | None:
 
 def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: datetime) -> None:
     for session in view.sessions:
-        duties = f", does {', '.join(sorted(session.duties))}" if session.duties else ""
+        duties = f", roles: {', '.join(sorted(session.duties))}" if session.duties else ""
         held = counted(view.held_by(session.id), "lease")
-        heard = f", heard of {_age(now - session.heard_at)} ago" if session.heard_at else ""
+        heard = f", last heartbeat {_age(now - session.heard_at)} ago" if session.heard_at else ""
         screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
     if absence := _absence(view, now):
         screen.line(f"{absence}. Start one with `interlock run`.", style="red")
@@ -88,10 +88,10 @@ leases_app = typer.Typer()
 
 LEASES_HELP = f"""Show workers, their leases and how far each has read.
 
-Leases are shards of streams, change feeds, groups of active runs, and duties that one worker has at a time. All \
-workers make the same plan from the same rows; `plan` says what it does about each lease, and why. "Done up to" is the \
-time of the last record that is done: while nothing comes it grows old, and that is no lag. Where workers have \
-different duties, a lease goes to those that have its duty.
+A lease is the exclusive right to a shard of a stream, a change feed, a group of active runs, or a task of one worker. \
+All workers compute the same plan from the same rows; `plan` shows what happens to each lease, and why. \
+"Done up to" is the time of the last record handled; its age is no lag while no records arrive. If workers have \
+different roles, only those with the role of a lease take it.
 
 \b
 Examples:

@@ -24,7 +24,7 @@ reads the whole control table once and shows the cost first.""",
 
 CHECK_HELP = """Report which existing pipelines are understood, changed or rejected (read-only).
 
-Looked at are the configurations, the sensors, the runs and the rerun requests of each pipeline, the latest 5,000 of \
+Checks the configuration, the sensors, the runs and the rerun requests of each pipeline, at most the latest 5,000 of \
 each kind.
 
 \b
@@ -44,8 +44,8 @@ Exit codes:
 
 ACCEPT_HELP = f"""Take over pipelines of the Lambda edition: list them and start their cron runs.
 
-Until then the cron of a pipeline that is older than this installation starts nothing, as the reference never did. \
-Times before this moment are not made up for. May be repeated.
+Until then, Interlock starts no cron runs of pipelines that are older than this installation, because the Lambda \
+edition started none. Cron times before this moment are not caught up. Safe to repeat.
 
 \b
 Examples:
@@ -57,8 +57,8 @@ Examples:
 
 COMPARE_HELP = f"""Compare what shadow mode decided with what the old system did, run by run.
 
-Run a worker with INTERLOCK_SHADOW=1 beside the old system first. Runs that the old system began before the shadow did \
-are left out. Shown is what they do not agree on; --all shows everything.
+Run a worker with INTERLOCK_SHADOW=1 alongside the old system first. Runs that the old system started before the \
+shadow worker are left out. Shows the runs that differ; --all shows every run.
 
 \b
 Examples:
@@ -75,7 +75,7 @@ Files = Annotated[
 ]
 Listed = Annotated[bool, typer.Option("--listed", help="The pipelines that the store lists already.")]
 ReadAll = Annotated[
-    bool, typer.Option("--read-all", help="Find them by reading the whole control table, once; says what it costs.")
+    bool, typer.Option("--read-all", help="Find them by reading the whole control table once; shows the cost.")
 ]
 
 
@@ -106,7 +106,7 @@ def accept_command(
     keep_cron_silent: Annotated[
         bool, typer.Option("--keep-cron-silent", help="Only have them listed; cron still starts nothing.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

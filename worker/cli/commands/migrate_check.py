@@ -100,7 +100,7 @@ async def _accept_one(
 def require_said(which: PipelineSelector) -> None:
     """Raise `ConfigError` if no pipelines were selected, so that nothing is read by accident."""
     if not which.is_said:
-        raise ConfigError(f"no pipelines were named, and tables of the reference have no list of them; {HOW_TO_NAME}")
+        raise ConfigError(f"no pipelines were named, and the Lambda edition keeps no list of them; {HOW_TO_NAME}")
 
 
 async def unknown_names(tables: Tables, which: PipelineSelector, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
@@ -111,7 +111,7 @@ async def unknown_names(tables: Tables, which: PipelineSelector, pipelines: Sequ
     """
     unknown = await _missing(tables, which.named)
     if unknown and len(unknown) == len(pipelines):
-        raise await _no_such(tables, unknown, "nothing was looked at")
+        raise await _no_such(tables, unknown, "nothing was checked")
     return unknown
 
 
@@ -140,7 +140,7 @@ async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: Pip
 async def _read_all(screen: Screen, access: StoreAccess) -> AsyncIterator[PipelineId]:
     place = locate(access.url)
     if not isinstance(place, DynamoPlace):
-        raise ConfigError("--read-all is for DynamoDB tables of the reference; here, use --listed")
+        raise ConfigError("--read-all is for DynamoDB tables of the Lambda edition; here, use --listed")
     table = open_whole_table(place, access.clock)
     size, done = await table.size(), 0
     screen.remark(

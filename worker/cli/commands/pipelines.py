@@ -223,7 +223,7 @@ def push(
     *,
     calendars: Annotated[
         Path | None,
-        typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside PATH"),
+        typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="next to PATH"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
     yes: Yes = False,

@@ -67,7 +67,7 @@ async def run_without_period(screen: Screen, access: StoreAccess, whom: RunSelec
 
 async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, wish: RerunSpec) -> int:
     if wish.reason in OUR_REASONS:
-        raise ConfigError(f"the reason {wish.reason!r} is the worker's own; say why in other words")
+        raise ConfigError(f"the reason {wish.reason!r} is reserved for the worker; use other words")
 
     async def ask(asking: RunRequests, version: Version) -> int:
         asked = await asking.rerun(selected_key(whom, version, period), version, wish)

@@ -12,10 +12,10 @@ from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.truncation import Truncation, report
 from worker.config.versions import PipelineVersions
+from worker.core.model.given_times import time_before
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.schedule.due import ScheduleKey
-from worker.core.time.relative_times import time_before
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.schedule_times import LOOKED_AT_MAX, ListedTime, ScheduleTimes
@@ -57,7 +57,7 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
         report(screen, [Truncation(what="times", shown=shown, total=coming.total, hint=hint)], as_json=request.as_json)
     if not request.as_json and not shown:
         whose = f"no schedule of {request.pipeline}" if request.pipeline else "no schedule"
-        screen.line(f"{whose} has a cron: `interlock plan` shows what else is expected")
+        screen.line(f"{whose} has a cron expression; `interlock plan` shows what else is expected")
     return Exit.DONE
 
 
@@ -76,7 +76,7 @@ async def run_missed(
     listed = missed.listed
     show(screen, listed, "missed", as_json=as_json)
     if not as_json:
-        hint = "; `interlock rerun PIPELINE PERIOD` begins one" if listed else ""
+        hint = "; `interlock rerun PIPELINE PERIOD` starts one" if listed else ""
         least = "at least " if missed.cut else ""
         screen.line(f"{least}{counted(len(listed), 'run')} missed since {format_rfc3339(since)}{hint}")
     cuts = [_not_looked_at(each, listed) for each in missed.cut]
@@ -86,7 +86,7 @@ async def run_missed(
 
 def _not_looked_at(schedule: ScheduleKey, listed: list[ListedTime]) -> Truncation:
     shown = sum((one.pipeline.id, one.schedule.id) == (schedule.pipeline, schedule.schedule) for one in listed)
-    hint = f"its earliest {LOOKED_AT_MAX:,} times were looked at: choose a later --since"
+    hint = f"its earliest {LOOKED_AT_MAX:,} times were checked: choose a later --since"
     return Truncation(what=f"missed runs of {schedule}", shown=shown, hint=hint)
 
 
@@ -147,8 +147,8 @@ schedule_app = typer.Typer(
 
 NEXT_HELP = f"""Show each schedule's next cron time, and what would keep it from starting.
 
-Times are those of the store; `interlock plan` shows those of files. With PIPELINE: the next ten of each schedule, \
-those that a calendar leaves out included.
+Shows the pipelines of the store; `interlock plan` shows those of files. With PIPELINE: the next ten times of each \
+schedule, including those that a calendar excludes.
 
 \b
 Examples:
@@ -160,8 +160,8 @@ Examples:
 
 MISSED_HELP = f"""List runs that were due but never started, with the reason if known.
 
-A schedule's `misfire` says which of the times that passed are made up for; dates that a calendar leaves out are not \
-missed. Exit code 1 if any is.
+A schedule's `misfire` defines which missed times are caught up. Dates that a calendar excludes are not missed. Exit \
+code 1 if a run was missed.
 
 \b
 Examples:

@@ -15,8 +15,8 @@ from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import StaleWrite, Tables
 
-STARTS_NOTHING = "A removal starts nothing; runs that wait for their rules notice it when they look next."
-UNHEARD = "Nothing in the pipeline looks at it."
+STARTS_NOTHING = "A removal starts nothing; waiting runs notice it at their next evaluation."
+UNHEARD = "Nothing in the pipeline uses it."
 
 
 async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, consent: Consent, as_json: bool) -> int:
@@ -65,6 +65,6 @@ async def _remove(tables: Tables, pipeline: PipelineId, sensor: Sensor) -> None:
         await Sensors(tables).remove(pipeline, sensor)
     except StaleWrite as refused:
         raise RetryLater(
-            f"sensor {sensor.key} of {pipeline} was written anew meanwhile, so it was not removed; "
-            "look at it, and try again if it is still wrong"
+            f"sensor {sensor.key} of {pipeline} was written again meanwhile, so it was not removed; "
+            "check it, and try again if it is still wrong"
         ) from refused

@@ -22,7 +22,7 @@ sensor_app = typer.Typer(
 PUT_HELP = f"""Write a sensor, replacing its previous value.
 
 Numbers, true, false, null and JSON are stored as such, everything else as text; quote to force text: \
-code='"42"'. Fields given beside --data replace those of the object. What was stored is printed, as JSON on a pipe.
+code='"42"'. Fields given in addition to --data replace those of the object. Prints what was stored, as JSON on a pipe.
 
 \b
 Examples:
@@ -54,8 +54,8 @@ Examples:
 
 REMOVE_HELP = f"""Remove a sensor, for example a mistyped one.
 
-What goes is shown before it goes. A removal starts nothing; runs that wait for their rules notice it when they look \
-next. With --period, only a sensor of this period is removed, never the one of all periods.
+Shows the sensor before it is removed. A removal starts nothing; waiting runs notice it at their next evaluation. \
+With --period, only a sensor of this period is removed, never the one of all periods.
 
 \b
 Examples:
@@ -78,7 +78,7 @@ def put(
     context: typer.Context,
     pipeline: PipelineName,
     key: SensorKey,
-    fields: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="What the sensor says.")] = None,
+    fields: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="The sensor's fields.")] = None,
     *,
     data: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE|@-", help="A JSON object: typed, from a file, from input.")

@@ -13,7 +13,8 @@ from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
-from worker.core.model.pipeline import CRON_SCHEDULE, STREAM_SCHEDULE, PipelineId, ScheduleId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.run_names import UNNAMED
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import format_rfc3339
@@ -40,7 +41,6 @@ WORDS = {
     Rank.DONE: "completed",
 }
 HEADINGS = ("run", "status", "for", "attempt", "deadline", "waits for, or why it ended")
-UNNAMED = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of schedules that have no name in the file
 VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
 
 

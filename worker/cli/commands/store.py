@@ -58,7 +58,7 @@ async def run_migrate(screen: Screen, admin: StoreAdmin, *, backup: bool, as_jso
 
 def show_migration(screen: Screen, place: str, done: Migration | None) -> None:
     if done is None:
-        screen.line(f"{place} have no version to migrate; `interlock store check` says what they lack")
+        screen.line(f"{place} have no version to migrate; `interlock store check` shows what they lack")
     elif done.before == done.after:
         screen.line(f"{place} has version {done.after} already")
     else:
@@ -118,7 +118,7 @@ Examples:
 
 MIGRATE_HELP = f"""Migrate a SQLite file to this version, in one transaction.
 
-A copy of the file is kept beside it first. Stop older workers before: they refuse a file that is newer than they are.
+Copies the file to the same directory first. Stop older workers before: they reject a file with a newer version.
 
 \b
 Examples:

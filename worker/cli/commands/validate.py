@@ -104,8 +104,8 @@ validate_app = typer.Typer()
 
 VALIDATE_HELP = """Check pipeline files and report every problem with its line and its fix.
 
-PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read (not those further down). \
-Calendars are read from `calendars/` beside the files, or from --calendars.
+PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read, without subdirectories. Calendars \
+are read from `calendars/` next to the files, or from --calendars.
 
 \b
 Examples:

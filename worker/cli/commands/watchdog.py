@@ -110,6 +110,7 @@ def show_report(screen: Screen, report: CheckReport, request: PassRequest) -> No
     if request.as_json:
         screen.record(
             {
+                "type": "check",
                 "check": report.check.name,
                 "findings": [finding.sentence for finding in telling],
                 "looked": len(report.findings),

@@ -35,7 +35,7 @@ class Play:
             ("The day closes while an hour is missing", self._warning),
             ("The hour arrives, and a job fails", self._retry),
             ("Late data, after everything is done", self._late_data),
-            ("A rehearsal", self._dry_run),
+            ("A dry run", self._dry_run),
             ("A run that is left waiting, for you", self._leave_one_waiting),
         )
 
@@ -46,34 +46,36 @@ class Play:
             ("a start", self._told(BRONZE, self.first, EventType.JOB_COMPLETED), "waited for its rows, then ran"),
             ("a warning", self._told(GOLD, self.day, EventType.RELATIVE_SLA_WARNING), "before its deadline"),
             ("a retry", self._told(SILVER, self.second, EventType.JOB_FAILED), "failed, and succeeded in attempt 2"),
-            ("in time", self._told(GOLD, self.day, EventType.SLA_MET), "met its deadline all the same"),
+            ("in time", self._told(GOLD, self.day, EventType.SLA_MET), "met its deadline"),
             ("late data", self._told(BRONZE, self.first, EventType.LATE_DATA_ARRIVAL), "ran again"),
             ("late data", self._told(SILVER, self.first, EventType.LATE_DATA_ARRIVAL), "ran again"),
-            ("drift", self._told(GOLD, self.day, EventType.POST_RUN_DRIFT), "ran again on what had changed"),
-            ("a dry run", self._told(NEXT, self.day, EventType.DRY_RUN_WOULD_TRIGGER), "said what it would start"),
+            ("drift", self._told(GOLD, self.day, EventType.POST_RUN_DRIFT), "ran again on the changed data"),
+            ("a dry run", self._told(NEXT, self.day, EventType.DRY_RUN_WOULD_TRIGGER), "recorded what it would start"),
         )
 
     async def _unfinished_data(self) -> None:
-        self._tell("The shop reports the hour 00. Its file is still being written: bronze wants 100 rows at least.")
+        self._tell("The shop reports the hour 00. Its file is not complete: bronze requires at least 100 rows.")
         await self._land(self.first, 40)
         await self._stage.until_waiting(run_of(BRONZE, self.first))
-        self._tell("\nA run has begun and its job has not. Anybody can ask why:")
+        self._tell("\nThere is a run, but its job has not started. `explain` says why:")
         await self._explain(BRONZE, self.first)
 
     async def _start(self) -> None:
-        self._tell("A changed sensor is looked at within a second. The job of bronze tells silver, by a sensor too:")
+        self._tell(
+            "The worker evaluates a changed sensor within a second. The job of bronze writes a sensor for silver:"
+        )
         await self._land(self.first, 120)
         await self._stage.until(*self._completed((BRONZE, self.first), (SILVER, self.first)))
 
     async def _warning(self) -> None:
-        self._tell("Gold wants both hours of the day. Its deadline counts from the close, and does not wait for data:")
+        self._tell("Gold requires both hours of the day. Its deadline counts from the close, with or without data:")
         await self._stage.say(GOLD, "day-close", self.day, status="closed")
         await self._stage.until(self._told(GOLD, self.day, EventType.RELATIVE_SLA_WARNING))
-        self._tell("\nPeople are warned while it can still be helped. What is it waiting for?")
+        self._tell("\nThe warning is sent while there is time to act. What does the run wait for?")
         await self._explain(GOLD, self.day)
 
     async def _retry(self) -> None:
-        self._tell("The job of silver fails in its first attempt, and is tried again within its budget:")
+        self._tell("The job of silver fails in its first attempt, and Interlock retries it within its budget:")
         await self._land(self.second, 120)
         await self._stage.until(
             self._told(SILVER, self.second, EventType.JOB_FAILED),
@@ -83,8 +85,8 @@ class Play:
         self._tell(f"\nThe deadline is met. {self._result()}")
 
     async def _late_data(self) -> None:
-        self._tell("30 orders of the hour 00 come too late. Bronze and silver run again, because what started them")
-        self._tell("changed; gold runs again, because the rows that it was made of have drifted:")
+        self._tell("30 orders of the hour 00 arrive late. Bronze and silver run again, because their trigger sensors")
+        self._tell("changed; gold runs again, because its inputs have drifted:")
         await self._land(self.first, 150)
         await self._stage.until(
             self._told(BRONZE, self.first, EventType.LATE_DATA_ARRIVAL),
@@ -96,7 +98,9 @@ class Play:
         self._tell(f"\n{self._result()}")
 
     async def _dry_run(self) -> None:
-        self._tell("gold-orders-next has a stricter rule and `dryRun: true`. On the same sensors it says what it would")
+        self._tell(
+            "gold-orders-next has a stricter rule and `dryRun: true`. On the same sensors it records what it would"
+        )
         self._tell("do, and starts nothing:")
         await self._stage.say(NEXT, "silver-day", self.day, **await self._stage.sensor(GOLD, f"silver-day#{self.day}"))
         await self._stage.say(NEXT, "day-close", self.day, status="closed")

@@ -74,7 +74,7 @@ async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
             await _perform(stage, play)
     except NotInTime as late:
         screen.remark(f"{late}; the machine may be very busy, or this is a mistake in Interlock", "red")
-        screen.remark(f"    {written.folder / LOG} says what the worker did")
+        screen.remark(f"    {written.folder / LOG} shows what the worker did")
         return Exit.PROBLEMS
     show_highlights(screen, stage, play)
     screen.line("\n$ interlock status", style="bold")
@@ -160,10 +160,10 @@ def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
     if shutil.which("interlock") is None:
         screen.line(f'  export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"')
     for command, comment in (
-        (f"interlock history {GOLD} {day}", "all that happened to a run"),
+        (f"interlock history {GOLD} {day}", "everything recorded about a run"),
         (f"interlock explain {BRONZE} {day}T02", "why the last one waits"),
-        ("interlock events --type JOB_FAILED", f"what was told; {ALERTS} has the lines that people get"),
-        ("interlock run", "a worker, until Ctrl-C; and beside it, for the run that waits:"),
+        ("interlock events --type JOB_FAILED", f"list events; {ALERTS} has the alerts that people get"),
+        ("interlock run", "a worker, until Ctrl-C; then, in another shell, complete the waiting run:"),
     ):
         screen.line(f"  {command:<46}  # {comment}")
     # Longer than the others, and not aligned with a comment: people copy it.
@@ -178,9 +178,8 @@ demo_app = typer.Typer()
 
 DEMO_HELP = f"""Watch three pipelines with real jobs run on this machine, in under a minute.
 
-In under a minute: data that is not good enough yet, a start, a retry, an SLA warning, late data, a rerun after drift, \
-a dry run. It leaves a store to explore. Everything is in one directory, ./interlock-demo unless --dir says otherwise; \
-where there is no terminal to ask on, a new one.
+Shows incomplete data, a start, a retry, an SLA warning, late data, a rerun after drift and a dry run, and leaves a \
+store to explore. Everything is in one directory: ./interlock-demo, or the one of --dir; without a terminal, a new one.
 
 \b
 Examples:
@@ -196,7 +195,8 @@ def demo(
     context: typer.Context,
     *,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Where to play.", show_default="./interlock-demo")
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Directory for the demo.", show_default="./interlock-demo"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace an earlier demo without asking.")] = False,
 ) -> None:

@@ -125,7 +125,7 @@ def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> So
     chosen = [pipeline for pipeline in found.pipelines if request.pipeline in {None, pipeline.id}]
     if not chosen and request.pipeline:
         where = ", ".join(map(str, sources.paths))
-        screen.remark(f"no sound pipeline in {where} is called {request.pipeline}", style="yellow")
+        screen.remark(f"no valid pipeline in {where} is called {request.pipeline}", style="yellow")
         if hint := suggest(request.pipeline, [pipeline.id for pipeline in found.pipelines]):
             screen.remark(f"    {hint}")
     is_whole = bool(found.files) and not found.errors
@@ -137,7 +137,7 @@ def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
         screen.remark(place_and_message(problem), style="red")
     if errors:
         total = counted(len(errors), "error")
-        screen.remark(f"{total}; those files are left out, and `interlock validate` tells everything", style="red")
+        screen.remark(f"{total}; those files are left out. `interlock validate` shows every problem", style="red")
 
 
 def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, span: Span) -> None:
@@ -218,8 +218,9 @@ def _span_record(span: Span) -> dict[str, str]:
 
 def _why_unclocked(schedule: Schedule) -> str:
     if schedule.trigger is None:
-        return "nothing starts it, and nothing is expected of it"
-    return f"starts when `{schedule.trigger.rule.key}` says so; it has no deadline, so silence goes unnoticed"
+        return "nothing starts it, and no run is expected"
+    key = schedule.trigger.rule.key
+    return f"starts by its trigger on `{key}`; without a deadline, nothing reports a missing sensor"
 
 
 plan_app = typer.Typer()

@@ -37,11 +37,11 @@ def run_facts(entry: PlanEntry) -> Iterator[str]:
         yield f"excluded: {run.excluded}"
         return
     if run.by is ExpectedBy.INCLUDE and run.at is not None:
-        yield f"missed if not there by {wall(run.at, schedule.zone, entry.day)}"
+        yield f"missed if not started by {wall(run.at, schedule.zone, entry.day)}"
     elif run.by is ExpectedBy.CRON and not schedule.starts_by_cron:
-        yield "expected then, but started by its signal"
+        yield "expected then, but started by its trigger"
     if run.trigger_deadline_at is not None:
-        yield f"signal by {wall(run.trigger_deadline_at, schedule.zone, entry.day)}"
+        yield f"trigger by {wall(run.trigger_deadline_at, schedule.zone, entry.day)}"
     if schedule.sla is not None:
         yield from _sla_facts(entry, schedule.sla)
 
@@ -52,7 +52,7 @@ def _sla_facts(entry: PlanEntry, sla: Sla) -> Iterator[str]:
     if entry.run.breach_at is not None:
         yield f"due {wall(entry.run.breach_at, sla.zone, entry.day)}"
     if sla.max_duration is not None:
-        yield f"due {format_duration(sla.max_duration)} after its signal"
+        yield f"due {format_duration(sla.max_duration)} after its first sensor"
 
 
 def busy_facts(block: Block) -> Iterator[str]:
@@ -72,7 +72,7 @@ def wall(at: datetime, zone: tzinfo, day: date) -> str:
 
 
 def _local(entry: PlanEntry) -> str:
-    return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if _is_clocked(entry) else "on signal"
+    return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if _is_clocked(entry) else "on trigger"
 
 
 def _utc(entry: PlanEntry) -> str:
@@ -137,7 +137,7 @@ def _change_facts(change: RunDifference) -> Iterator[str]:
 def _start(entry: PlanEntry) -> str:
     """Return the local start with its date, because a change may move a run to another day."""
     if entry.run.at is None or not _is_clocked(entry):
-        return "on signal"
+        return "on trigger"
     return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({_zulu(entry.run.at)})"
 
 

@@ -76,7 +76,7 @@ class OutputFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunOptions:
     sources: Sources | None = None  # these files are pushed first
     each_success: bool = False
     log_level: LogLevel | None = None  # None: warnings for people, everything but details for machines
@@ -84,7 +84,7 @@ class RunRequest:
     watch: bool = False  # reload `sources` when they change
 
 
-async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
+async def run_worker(_: Screen, access: StoreAccess, request: RunOptions) -> int:
     """Push the files if given, then work until a stop signal, or until an output stream is closed."""
     with run_streams(sys.stdout, sys.stderr) as streams:
         _configure_logs(streams, access.clock, request)
@@ -100,7 +100,7 @@ async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int
         return _unread(streams) if streams.unread else code
 
 
-def _configure_logs(streams: RunStreams, clock: Clock, request: RunRequest) -> None:
+def _configure_logs(streams: RunStreams, clock: Clock, request: RunOptions) -> None:
     is_text = request.format.is_text(streams.log)
     level = request.log_level or (LogLevel.WARNING if is_text else LogLevel.INFO)
     configure_logs(
@@ -114,7 +114,7 @@ def _configure_logs(streams: RunStreams, clock: Clock, request: RunRequest) -> N
     )
 
 
-async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) -> int:
+async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) -> int:
     screen, settings = streams.screen, read_settings(os.environ, store=access.url)
     for_people = request.format.is_text(streams.out)
     watch: PipelineWatch | None = None
@@ -365,7 +365,7 @@ def run(
         raise typer.BadParameter("there is nothing to watch; add --pipelines DIR", param_hint="--watch")
     if pipelines is not None:
         sources = Sources(paths=[pipelines], calendars=calendars, today=clock.now().date())
-    request = RunRequest(
+    request = RunOptions(
         sources=sources, each_success=each_success, log_level=log_level, format=output_format, watch=watch
     )
     on_store(context, store, lambda screen, at: run_worker(screen, at, request))

@@ -41,7 +41,7 @@ def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
     first, *others = chosen_schedules(pipeline, name)
     if others:
         names = ", ".join(schedule.id for schedule in (first, *others))
-        raise ConfigError(f"pipeline {pipeline.id} has several schedules: {names}; say which with --schedule")
+        raise ConfigError(f"pipeline {pipeline.id} has several schedules: {names}; name one with --schedule")
     return first
 
 
@@ -49,7 +49,7 @@ def read_reason(text: str) -> str:
     """Return the reason without outer spaces. Raises `ConfigError` if it is empty or too long."""
     reason = text.strip()
     if not 0 < len(reason) <= REASON_MAX:
-        raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; say why in a sentence")
+        raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; state it in a sentence")
     return reason
 
 
@@ -87,7 +87,7 @@ PathsArgument = Annotated[
 
 CalendarsOption = Annotated[
     Path | None,
-    typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside PATH"),
+    typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="next to PATH"),
 ]
 
 AsNdjson = Annotated[bool, typer.Option("--json", help="One JSON record a line (NDJSON), the last one a summary.")]

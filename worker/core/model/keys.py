@@ -34,6 +34,7 @@ DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
 INPUTS = "INPUTS#"
 OUTPUTS = "OUTPUTS#"
+DELETED = "DELETED#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
@@ -145,6 +146,11 @@ def inputs_sk(key: RunKey) -> str:
 def outputs_sk(key: RunKey) -> str:
     """Return the row of what the job of a run returned."""
     return f"{OUTPUTS}{key.schedule}#{key.period}"
+
+
+def deleted_sk(key: RunKey) -> str:
+    """Return the row that says that a run was deleted, so that no old record creates it again."""
+    return f"{DELETED}{key.schedule}#{key.period}"
 
 
 def rerun_request_sk(key: RunKey) -> str:
@@ -406,6 +412,26 @@ def stale_rollup_of(sk: str) -> tuple[date, int] | None:
         return (date.fromisoformat(day), int(number)) if sk.startswith(STALE_ROLLUP) else None
     except ValueError:
         return None
+
+
+# --- bulk operations --------------------------------------------------------------------------------------------------
+
+BULK = "BULK"
+BULK_RUN = "RUN#"
+
+
+def bulk_pk(bulk_id: str) -> str:
+    return f"BULK#{bulk_id}"
+
+
+def bulk_command_pk(digest: str) -> str:
+    """Return the partition of the row that names the unfinished bulk operation of a command."""
+    return f"BULK#COMMAND#{digest}"
+
+
+def bulk_run_sk(key: RunKey) -> str:
+    """Return the row of what a bulk operation did about one run."""
+    return f"{BULK_RUN}{key.pipeline}#{key.schedule}#{key.period}"
 
 
 # --- membership -------------------------------------------------------------------------------------------------------

@@ -1,11 +1,20 @@
 """Names runs for people: the schedule appears only if the pipeline has several."""
 
+from typing import Final
+
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import Pipeline
+from worker.core.model.pipeline import CRON_SCHEDULE, STREAM_SCHEDULE, Pipeline
+
+UNNAMED: Final = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of schedules that have no name in the file
 
 
 def shown_run(key: RunKey, pipeline: Pipeline) -> str:
     return f"{key.pipeline}/{key.period}" if _is_only(key, pipeline) else str(key)
+
+
+def name_parts(pipeline: str, schedule: str, period: str) -> list[str]:
+    """Return the parts of a run's name without its configuration; an unnamed schedule is left out."""
+    return [part for part in (pipeline, "" if schedule in UNNAMED else schedule, period) if part]
 
 
 def rerun_command(key: RunKey, pipeline: Pipeline) -> str:

@@ -25,17 +25,23 @@ from worker.core.run.facts import (
     SignalOverdue,
     TriggerRequested,
 )
-from worker.core.run.reruns import REPLAY
-from worker.core.run.state import STATE_WORDS, Outcome, Run, State
+from worker.core.run.reruns import REPLAY, budget_for
+from worker.core.run.state import STATE_WORDS, Budget, Deletion, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
 RERUN = "rerun"
+TRIGGER = "trigger"
 TRIGGER_DEADLINE = "trigger-deadline"
-BY_HAND = "trigger-request"
 
 
-def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
+def decide_create(
+    pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, deletion: Deletion | None = None
+) -> Decision:
+    """Decide whether a fact creates a run. After a deletion, only a person's new request does."""
+    if deletion is not None and not _is_new_request(fact, deletion):
+        deleted = f"{deletion.by} deleted the run at {format_utc(deletion.at)} ({deletion.reason})"
+        return ignore(f"{deleted}; only a request starts it again: `interlock trigger` or `rerun`")
     match fact:
         case RunTriggered() | RerunRequested() | TriggerRequested() | SignalOverdue() if pipeline.dry_run:
             return ignore(f"{pipeline.id} is in dry run, so no job starts")
@@ -58,6 +64,17 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
             return waive_only(fact, "there is no run to cancel")
         case _:
             return ignore(f"{type(fact).__name__}: there is no such run")
+
+
+def _is_new_request(fact: Fact, deletion: Deletion) -> bool:
+    """Return whether a person asks for the run since its deletion; Interlock's own requests are older."""
+    match fact:
+        case RerunRequested(reason=reason) if budget_for(reason) is Budget.DRIFT:
+            return False
+        case RerunRequested(identity=identity) | TriggerRequested(identity=identity):
+            return identity not in deletion.handled
+        case _:
+            return False
 
 
 def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> Decision | None:
@@ -90,7 +107,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
-        EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
+        EmitEvent(
+            type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}", detail={"reason": fact.reason}
+        ),
         EvaluateNow(),
     )
 
@@ -103,7 +122,7 @@ def _started_by_hand(pipeline: Pipeline, schedule: Schedule, fact: TriggerReques
     if reason := exclusion_of(schedule, fact.key.period):
         return Decision.of(_tell_excluded(fact.key, reason))
     return Decision.of(
-        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=BY_HAND, handled=(fact.identity,))),
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=TRIGGER, handled=(fact.identity,))),
         *_watch(schedule, fact.key, fact.birth, fact.arrived_at),
         tell_begun_by_hand(fact),
         EvaluateNow(),
@@ -139,8 +158,8 @@ def decide_trigger_of_existing(context: Context, fact: TriggerRequested) -> Deci
 def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
     """Create the run as failed, so that no later sensor can start it. A rerun request still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
-        return ignore(f"no signal was due: {excluded}")
-    reason = f"no signal came by {format_utc(fact.deadline_at)}"
+        return ignore(f"no trigger sensor was due: {excluded}")
+    reason = f"no trigger sensor arrived by {format_utc(fact.deadline_at)}"
     closed = Run(
         key=fact.key,
         run_id=fact.birth.run_id,
@@ -154,7 +173,7 @@ def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: d
         origin=TRIGGER_DEADLINE,
         pipeline_owner=pipeline.owner,
     )
-    hint = "see why the data is late; once it is there, ask for a rerun"
+    hint = "find out why the data is late; when it has arrived, request a rerun"
     # The run has failed, and its own deadline applies as after any failure: a person may rerun it before then. A
     # deadline that has passed was reported when it was due, perhaps in one alert with others.
     watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
@@ -163,7 +182,7 @@ def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: d
         *watch,
         EmitEvent(
             type=EventType.SENSOR_DEADLINE_EXPIRED,
-            message=f"{fact.key} does not begin: {reason}",
+            message=f"{fact.key} does not start: {reason}",
             detail={"source": "watchdog", **deadline_detail(schedule, fact.deadline_at), "actionHint": hint},
         ),
     )
@@ -221,9 +240,9 @@ def _tell_excluded(key: RunKey, reason: str) -> EmitEvent:
 
 
 def _tell_recovered(key: RunKey) -> EmitEvent:
-    hint = "its signal was found without a run; see whether records were lost on the way"
+    hint = "its trigger sensor had no run; check whether changes were lost on the way"
     return EmitEvent(
         type=EventType.TRIGGER_RECOVERED,
-        message=f"{key} begins late: its signal had been missed",
+        message=f"{key} starts late: its trigger sensor had been missed",
         detail={"source": "reconciliation", "actionHint": hint},
     )

@@ -26,7 +26,7 @@ from worker.core.time.timestamps import format_rfc3339, format_utc
 
 JOB_FAIL_RETRY = "job-fail-retry"
 _FIX = "fix the job or its data, then rerun it; `interlock history` shows the job of each attempt"
-NOBODY_KNOWS = "nobody can tell whether it was started"
+NOBODY_KNOWS = "it is unknown whether it was started"
 
 
 def tell_unchecked(context: Context, notices: tuple[str, ...]) -> list[Effect]:
@@ -181,7 +181,7 @@ def tell_unanswered(context: Context) -> list[Effect]:
         return []
     starts = "a start that was repeated" if run.starts_unanswered == 1 else "starts that were repeated"
     why = f"{starts} got no answer, so another job of it may exist"
-    hint = "look for a second job with this token at its target, and end it if it runs"
+    hint = "look for a second job with this token at its target, and stop it if it runs"
     return [
         EmitEvent(
             type=EventType.JOB_ORPHANED,
@@ -193,7 +193,7 @@ def tell_unanswered(context: Context) -> list[Effect]:
 
 def tell_orphan(context: Context, why: str, job: Mapping[str, Json] | None = None) -> EmitEvent:
     run = context.run
-    hint = "look for the job at its target by this id or token, end it if it runs, then rerun"
+    hint = "look for the job at its target by this id or token, stop it if it runs, then rerun"
     return EmitEvent(
         type=EventType.JOB_ORPHANED,
         message=f"{run.key}: the job of attempt {run.attempt} may still be running: {why}",

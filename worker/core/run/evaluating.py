@@ -96,7 +96,7 @@ def _without_job(context: Context) -> Decision:
 
 def _exhausted(context: Context, fact: RulesNotHeld) -> Decision:
     reason = f"the rules did not hold in time: {fact.reason}"
-    hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
+    hint = "find out why the data is late or wrong (`interlock explain`); when it is right, rerun it"
     return Decision.of(
         End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
         LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),

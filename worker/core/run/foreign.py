@@ -63,7 +63,7 @@ def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: dateti
             detail={
                 "source": "watchdog",
                 "ttlExpired": format_rfc3339(expired_at),
-                "actionHint": "see whether its job still runs; then rerun it",
+                "actionHint": "check whether its job still runs; then rerun it",
             },
         ),
     )

@@ -54,6 +54,7 @@ from worker.core.run.state import (
     POST_RUN_SEEN_MAX,
     SUPERSEDED,
     Budget,
+    Deletion,
     EarlierAttempt,
     FailureCategory,
     Outcome,
@@ -69,15 +70,24 @@ from worker.core.run.triggering import decide_triggering
 
 
 def decide(
-    run: Run | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, *, pause: Pause | None = None
+    run: Run | None,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    fact: Fact,
+    now: datetime,
+    *,
+    pause: Pause | None = None,
+    deletion: Deletion | None = None,
 ) -> Decision:
     """Decide what follows from a fact; a fact that changes nothing gives an `Ignore`.
 
     `pipeline` is the version that the run began under. For a run that does not exist or has ended, it is the version in
-    force.
+    force. `deletion` says that the run existed and was deleted.
     """
     decision = (
-        decide_create(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
+        decide_create(pipeline, schedule, fact, now, deletion)
+        if run is None
+        else _decide(run, pipeline, schedule, fact, now)
     )
     if pause is None or pause.is_over(now) or not decision.is_held_by_pause(fact):
         return decision

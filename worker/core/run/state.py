@@ -247,6 +247,20 @@ class ForeignRun:
     expires_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Holds that a person deleted an ended run. Only a later request creates the run again.
+
+    `version` is the run's last one, from which a new run continues. `handled` are the requests that the run answered.
+    """
+
+    version: int
+    at: datetime
+    by: str
+    reason: str
+    handled: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Pause:
     """Pause: a person wants nothing new to begin, for a while or (`until` None) until resumed."""

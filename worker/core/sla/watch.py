@@ -156,7 +156,10 @@ def _breached(watch: SlaWatch, sla: Sla, status: Status | None, why: str) -> lis
         EmitEvent(
             type=EventType.RELATIVE_SLA_BREACH if is_relative else EventType.SLA_BREACH,
             message=f"{watch.key} missed its deadline of {format_utc(watch.breach_at)}: {why}",
-            detail={**_detail(watch, sla, status), "actionHint": "tell whoever waits for the data; see why it is late"},
+            detail={
+                **_detail(watch, sla, status),
+                "actionHint": "inform the users of the data; find out why it is late",
+            },
         ),
     ]
 
@@ -166,7 +169,7 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> EmitEvent
     return EmitEvent(
         type=EventType.RELATIVE_SLA_WARNING if is_relative else EventType.SLA_WARNING,
         message=f"{watch.key} may miss its deadline of {format_utc(watch.breach_at)}",
-        detail={**_detail(watch, sla, status), "actionHint": "see what the run waits for while there is time"},
+        detail={**_detail(watch, sla, status), "actionHint": "find out what the run waits for while there is time"},
     )
 
 

@@ -44,7 +44,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def parse_span(text: str) -> timedelta | None:
-    """Read a duration that may also count days and weeks, as in `7d`, `2w` or `1d12h`; None if it is not one.
+    """Read a duration that may count days and weeks, as in `7d`, `2w` or `1d12h`; None if it is not one.
 
     A day has 24 hours here. Pipeline files accept no days, because their readers of the Lambda edition do not.
     """

@@ -49,6 +49,7 @@ from worker.runtime.logs import Log
 from worker.runtime.turns import in_turns
 from worker.store import retention
 from worker.store.repos.deferred_signals import DeferredSignal, DeferredSignals
+from worker.store.repos.deletions import Deletions
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.runs import Runs
@@ -86,7 +87,7 @@ class SensorIntake:
         self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
         self._dry_runs, self._sensing, self._tables = DryRuns(tables), SensorReader(tables), tables
         self._engine, self._commits, self._clock, self._log = engine, commits, clock, log
-        self._deferred = DeferredSignals(tables)
+        self._deferred, self._deletions = DeferredSignals(tables), Deletions(tables)
 
     async def handle(self, version: Version, seen: ObservedSensor) -> None:
         """Handle a sensor of a pipeline. Safe to repeat."""
@@ -150,7 +151,10 @@ class SensorIntake:
             return False
         period = await self.bound_period(pipeline, schedule, Sensor(said.key, said.data), seen.at)
         key = RunKey(pipeline, schedule.id, period)
-        return await self._runs.load(key) is None and not seen.may_begin(key)
+        if await self._runs.load(key) is not None:
+            return False
+        # A deleted run is not missing: no caller needs to count it, or to try again.
+        return await self._deletions.load(key) is not None or not seen.may_begin(key)
 
     async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: ObservedSensor) -> None:
         """Give the run up, unless it exists, if its trigger sensor was written after the deadline.

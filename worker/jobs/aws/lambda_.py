@@ -84,7 +84,7 @@ class LambdaRunner:
         name = _parse(config).result_sensor
         pipeline, period = PipelineId(str(handle["pipeline"])), Period.parse(str(handle["period"]))
         if period is None:
-            raise Rejected(f"the invocation is kept under {handle['period']!r}, which is no period; start it anew")
+            raise Rejected(f"the invocation is kept under {handle['period']!r}, which is no period; start it again")
         found = (await self._sensors.read(pipeline, [name], period)).get(name)
         if found is None or found.data.get("token") != handle["token"]:
             return Running(f"waiting for the sensor {name} to report the end of {handle['token']}")
@@ -116,7 +116,7 @@ class LambdaRunner:
 
 
 async def _payload(answer: Answer) -> bytes:
-    """Return what the function returned; empty if it cannot be read, because the invocation has ended anyway."""
+    """Return what the function returned; empty if it cannot be read: the invocation has ended anyway."""
     try:
         async with asyncio.timeout(_READ_LIMIT_S):
             return cast("bytes", await answer["Payload"].read())

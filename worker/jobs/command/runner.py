@@ -134,7 +134,7 @@ class CommandRunner:
         except TimeoutError:
             return Unknown(f"the supervisor of {request.token} did not answer in {self.limits.start}")
         except (RetryLater, OSError) as problem:
-            return Unknown(f"the supervisor of {request.token} was told, and then: {problem}")
+            return Unknown(f"the supervisor of {request.token} got the start, and then: {problem}")
 
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         filling = Filling(self.secrets)

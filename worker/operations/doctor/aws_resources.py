@@ -40,13 +40,13 @@ class BusLook:
         except WorkerError as trouble:
             yield unanswered("events:DescribeEventBus", trouble)
             return
-        yield fine("bus", self.bus, "it is there", proven_by="describes the bus")
+        yield fine("bus", self.bus, "it exists", proven_by="describes the bus")
         if not is_whole:
-            finding = f"it has more than {len(rules):,} rules, and the others were not looked at"
-            yield doubtful("rules", self.bus, finding, "look at those that you know of yourself")
+            finding = f"it has more than {len(rules):,} rules, and the others were not checked"
+            yield doubtful("rules", self.bus, finding, "check the others yourself")
         if not any(_has_pattern(rule, self.told) for rule in rules):
-            remedy = "deploy the module's rule again, so that people hear of every kind of event"
-            yield doubtful("rules", self.bus, "no rule has the present pattern of what people are told", remedy)
+            remedy = "deploy the module's rule again, so that every alert reaches people"
+            yield doubtful("rules", self.bus, "no rule has the current pattern of alerts", remedy)
         for rule in rules:
             yield await self._rule(rule)
 
@@ -80,7 +80,7 @@ class BusLook:
     def _not_there(self, refusal: AwsRefusal) -> Diagnosis:
         if refusal.is_for_lack_of_rights:
             remedy = "a worker needs no such right; for this check, use a role that may describe the bus"
-            return doubtful("bus", self.bus, f"it cannot be looked at: {refusal}", remedy)
+            return doubtful("bus", self.bus, f"it cannot be checked: {refusal}", remedy)
         return wrong("bus", self.bus, str(refusal), "correct INTERLOCK_BUS, or make the bus")
 
     async def _rule(self, rule: Mapping[str, Any]) -> Diagnosis:
@@ -113,8 +113,8 @@ def _has_pattern(rule: Mapping[str, Any], told: Mapping[str, Json]) -> bool:
 
 async def look_at_queue(calls: IamCalls, name: str, address: str) -> AsyncIterator[Diagnosis]:
     if not address:
-        finding = f"INTERLOCK_{name.upper()}_QUEUE is not set, so this duty does nothing"
-        yield doubtful("queues", name, finding, "set it, or drop the duty")
+        finding = f"INTERLOCK_{name.upper()}_QUEUE is not set, so this role does nothing"
+        yield doubtful("queues", name, finding, "set it, or remove the role")
         return
     try:
         answer = await calls.call("sqs", "GetQueueAttributes", {"QueueUrl": address, "AttributeNames": ["All"]})
@@ -132,7 +132,7 @@ async def look_at_queue(calls: IamCalls, name: str, address: str) -> AsyncIterat
 def _judged_queue(name: str, attributes: Mapping[str, str]) -> Diagnosis:
     waiting = f"{attributes.get('ApproximateNumberOfMessages', '?')} messages wait"
     if "RedrivePolicy" not in attributes:
-        remedy = "give it one: a message nobody settles is lost after its retention"
+        remedy = "give it one: a message that is not processed is lost after its retention"
         return doubtful("queues", name, f"it has no dead-letter queue; {waiting}", remedy)
     receives = json.loads(attributes["RedrivePolicy"]).get("maxReceiveCount")
     return fine("queues", name, f"given up after {receives} receives; {waiting}")
@@ -154,7 +154,7 @@ class StreamLook:
         try:
             return await self._look()
         except AwsRefusal as refusal:
-            remedy = "see that the table and its stream are there"
+            remedy = "check that the table and its stream exist"
             if refusal.is_for_lack_of_rights:
                 remedy = f"allow dynamodb:{self.step} on the stream of {self.name}"
             return wrong("streams", self.name, f"{self.step} was refused: {refusal}", remedy, proven_by=PROOF)

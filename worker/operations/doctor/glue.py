@@ -25,8 +25,8 @@ async def look_at_glue(calls: IamCalls, names: list[str]) -> AsyncIterator[Diagn
     for name in names[:JOBS_MAX]:
         yield await _look_at(calls, name)
     if len(names) > JOBS_MAX:
-        finding = f"{len(names) - JOBS_MAX} more Glue jobs were not looked at"
-        yield doubtful(AREA, "Glue jobs", finding, "see by hand that their MaxRetries is 0")
+        finding = f"{len(names) - JOBS_MAX} more Glue jobs were not checked"
+        yield doubtful(AREA, "Glue jobs", finding, "check that their MaxRetries is 0")
 
 
 async def _look_at(calls: IamCalls, name: str) -> Diagnosis:

@@ -43,10 +43,10 @@ def look_at_workers(staff: WorkerGroup, program: str, timing: Timing = DEFAULT_T
         yield doubtful("workers", "sessions", "no worker is registered", "start one: `interlock run`")
         return
     if len(staff.silent) == count:
-        finding = f"{number}, and gave no sign of life" if count == 1 else f"{number}, and none gave a sign of life"
+        finding = f"{number}, without a heartbeat" if count == 1 else f"{number}, none with a heartbeat"
         yield doubtful("workers", "sessions", finding, "see why no worker is left, and start one: `interlock run`")
     elif staff.silent:
-        finding = f"{number}, and {len(staff.silent)} of them gave no sign of life"
+        finding = f"{number}, and {len(staff.silent)} of them without a heartbeat"
         yield doubtful("workers", "sessions", finding, "the others take over from them; see why they ended")
     else:
         yield fine("workers", "sessions", f"{number} and alive")

@@ -47,4 +47,6 @@ def _judged(probe: PermissionProbe, refusal: AwsRefusal) -> Diagnosis:
     if refusal.is_for_lack_of_rights:
         return denied(probe.action, probe.resource, refusal, probe.proof)
     finding = f"{probe.resource} answered {refusal}"
-    return wrong(AREA, probe.action, finding, "see that it is there and as it must be", proven_by=probe.proof)
+    return wrong(
+        AREA, probe.action, finding, "check that it exists and is configured as required", proven_by=probe.proof
+    )

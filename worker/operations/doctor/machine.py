@@ -38,7 +38,7 @@ def look_at_disk(file: Path, free_at: Callable[[Path], int] = free_bytes) -> Ite
         return
     if not os.access(folder, os.W_OK):
         remedy = "give the worker's user the right, or move the file"
-        yield wrong(AREA, "disk", f"{folder} cannot be written, and SQLite keeps its log beside the file", remedy)
+        yield wrong(AREA, "disk", f"{folder} cannot be written, and SQLite keeps its log next to the file", remedy)
     free = free_at(folder)
     said = f"{free / 1e9:,.1f} GB are free at {folder}"
     if free < FREE_MIN:

@@ -14,9 +14,9 @@ from worker.core.run.state import DryRun, DryState, Status
 _STARTED: Final = frozenset(
     {JobEvent.SUCCESS, JobEvent.FAIL, JobEvent.TIMEOUT, JobEvent.JOB_POLL_EXHAUSTED, JobEvent.INFRA_TRIGGER_EXHAUSTED}
 )
-_UNSEEN: Final = "no signal for it was seen here: `interlock migrate check` says which sensors mean something else"
+_UNSEEN: Final = "no trigger sensor for it was seen here: `interlock migrate check` shows which sensors differ"
 
-_UNREAD: Final = "the last {:,} events of the pipeline say nothing of it, and earlier ones were not read"
+_UNREAD: Final = "the last {:,} events of the pipeline do not mention it, and earlier ones were not read"
 
 
 class AgreementResult(StrEnum):

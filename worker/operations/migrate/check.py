@@ -18,5 +18,5 @@ def check(found: Surveyed, now: datetime) -> Iterator[MigrationFinding]:
         yield from check_sensors(config.pipeline, found.sensors, now)
     yield from check_rows(found, config.pipeline, now)
     if found.is_cut:
-        what = f"of sensors, runs and requests the latest {ROWS_MAX:,} each were looked at, and there are more"
+        what = f"of sensors, runs and requests the latest {ROWS_MAX:,} each were checked, and there are more"
         yield MigrationFinding(pipeline=found.pipeline, topic=Topic.TOO_MANY, weight=Weight.CHANGES, what=what)

@@ -56,7 +56,7 @@ def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime)
         yield _finding(found, Topic.IGNORED, Weight.CHANGES, f"{warning.path}: {warning.message}", warning.hint)
     if not found.is_listed:
         remedy = f"`interlock migrate accept {found.pipeline}`, or deploy it again with this module"
-        what = "it is in no list yet: signals start it, but resync, cron and watchdog do not see it"
+        what = "it is in no list yet: sensors trigger it, but resync, cron and watchdog ignore it"
         yield _finding(found, Topic.LISTED, Weight.CHANGES, what, remedy)
     for schedule in pipeline.schedules:
         yield from _cron(found, schedule, now)
@@ -71,7 +71,7 @@ def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Migrat
     if schedule.cron is None:
         return
     if not schedule.starts_by_cron:
-        what = f"cron `{schedule.cron.text}` says when {schedule.id} is expected, as before; its trigger starts it"
+        what = f"cron `{schedule.cron.text}` defines when {schedule.id} is expected, as before; its trigger starts it"
         yield _finding(found, Topic.CRON, Weight.UNDERSTOOD, what)
         return
     upcoming = next_fire(schedule.cron, schedule.zone, now)
@@ -81,7 +81,7 @@ def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Migrat
         remedy = "nothing, if that is wanted: it was accepted, or deployed with Interlock"
     else:
         what = f"cron `{schedule.cron.text}` never started {schedule.id}, and would here once accepted; next: {when}"
-        remedy = f"`interlock migrate accept {found.pipeline}` lets it; to keep it silent, remove the cron"
+        remedy = f"`interlock migrate accept {found.pipeline}` starts it; to keep it silent, remove the cron expression"
     yield _finding(found, Topic.CRON, Weight.CHANGES, what, remedy)
 
 
@@ -90,8 +90,8 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
     if sla is None or sla.deadline is None or sla.deadline.hour is None or not sla.day_offset:
         return
     days = "the day after" if sla.day_offset == 1 else f"{sla.day_offset} days after"
-    what = f"the deadline of {schedule.id} is on {days} its period; the reference took the next such time of day"
-    yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.dayOffset` to say which day is meant")
+    what = f"the deadline of {schedule.id} is on {days} its period; the Lambda edition took the next such time of day"
+    yield _finding(found, Topic.SLA, Weight.CHANGES, what, "set `sla.dayOffset` to the day that is meant")
 
 
 def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
@@ -104,7 +104,7 @@ def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]
         what = (
             f"the deadline {sla.deadline} of {schedule.id} is in {sla.zone.key}, as its schedule; before it was in UTC"
         )
-        yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.timezone` to say which is meant")
+        yield _finding(found, Topic.SLA, Weight.CHANGES, what, "set `sla.timezone` to the one that is meant")
 
 
 def _member(value: object, name: str) -> object:
@@ -122,7 +122,7 @@ def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[MigrationFinding]:
     rules = [*triggers, *leaves(pipeline.rules), *post_run]
     dotted = [rule for rule in rules if rule.field and "." in rule.field and rule.check is not Operator.EXISTS]
     for key, field in dict.fromkeys((rule.key, rule.field) for rule in dotted):
-        what = f"the rule on `{key}` reads `{field}` as a path; the reference wanted a field of exactly this name"
+        what = f"the rule on `{key}` reads `{field}` as a path; the Lambda edition read a field of exactly this name"
         remedy = "nothing, if the path is what is meant; a field of exactly this name still comes first"
         yield _finding(found, Topic.DOTTED, Weight.CHANGES, what, remedy)
 

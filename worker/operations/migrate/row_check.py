@@ -89,7 +89,7 @@ def _unreadable(found: Surveyed, row: Row) -> Iterator[MigrationFinding]:
         yield _finding(found, Topic.UNREADABLE, Weight.REFUSED, what or remedy, remedy or "fix or delete the row")
         return
     if not isinstance(run, Run) and run.status not in {status.value for status in Status}:
-        what = f"{run.key} has the status {run.status}, which nobody knows: it counts as having failed"
+        what = f"{run.key} has the status {run.status}, which is unknown: it counts as failed"
         yield _finding(found, Topic.UNREADABLE, Weight.CHANGES, what, "set it to COMPLETED if it succeeded")
 
 
@@ -102,8 +102,8 @@ def _running(found: Surveyed, run: ForeignRun, now: datetime) -> MigrationFindin
         what = f"{run.key} is RUNNING in the old system: it is left alone until {format_utc(run.expires_at)}"
         remedy = "keep the old system on until it has ended; then nothing is left to do"
         return _finding(found, Topic.RUNNING, Weight.UNDERSTOOD, what, remedy)
-    what = f"{run.key} is RUNNING and past its lifetime: what next comes for it closes it, and SFN_TIMEOUT is told"
-    return _finding(found, Topic.RUNNING, Weight.CHANGES, what, "see whether its job still runs; then rerun it")
+    what = f"{run.key} is RUNNING and past its lifetime: the next change for it closes it, with the event SFN_TIMEOUT"
+    return _finding(found, Topic.RUNNING, Weight.CHANGES, what, "check whether its job still runs; then rerun it")
 
 
 def _timers(found: Surveyed, pipeline: Pipeline | None, run: ForeignRun) -> Iterator[MigrationFinding]:

@@ -75,8 +75,8 @@ def _shadowed(pipeline: Pipeline) -> Iterator[MigrationFinding]:
     starts = [schedule.trigger.rule.key for schedule in pipeline.schedules if schedule.trigger]
     hidden = [name for name in dict.fromkeys(keys(pipeline.post_run.rules)) if name.startswith(tuple(starts))]
     if hidden:
-        what = f"post-run {_named(hidden)} begins like the trigger's, so it was never looked at; here it is"
-        yield _changes(pipeline.id, Topic.SHADOWED, what, "see that its post-run rules say what is meant")
+        what = f"post-run {_named(hidden)} starts like the trigger's; the Lambda edition ignored it, Interlock does not"
+        yield _changes(pipeline.id, Topic.SHADOWED, what, "check that its post-run rules are as intended")
 
 
 def _flat(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[MigrationFinding]:
@@ -84,7 +84,7 @@ def _flat(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[MigrationFi
     flat = [row.sensor.key for row in rows if row.is_flat and names & {row.sensor.key, split_key(row.sensor.key)[0]}]
     if flat:
         what = f"{_named(flat)} has its fields on the row itself; no rule saw them, and here rules do"
-        yield _changes(pipeline.id, Topic.SHAPE, what, "nothing, if the rules say what is meant")
+        yield _changes(pipeline.id, Topic.SHAPE, what, "nothing, if the rules are as intended")
 
 
 def _keys(rows: Iterable[SensorRow]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Searches ended runs in the lists of their days, newest first, and reads of each list only what is needed."""
+"""Searches ended runs in the lists of their days, newest first, and reads only what it needs."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, timedelta

@@ -27,7 +27,7 @@ from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.runs import Runs
-from worker.store.table import Put, Tables
+from worker.store.table import Put, Tables, Write
 
 _ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 _NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast creates no row
@@ -106,10 +106,12 @@ class RunRequests:
             await self._requests.ask_trigger(key, request, now)
         return RequestOutcome(key=key, forecast=forecast, is_written=is_written, is_first=run is None)
 
-    async def rerun(self, key: RunKey, version: Version, wish: RerunSpec) -> RequestOutcome:
+    async def rerun(
+        self, key: RunKey, version: Version, wish: RerunSpec, *along: Write, request_id: str = ""
+    ) -> RequestOutcome:
         """Request a rerun. If it would be rejected, nothing is written and the forecast gives the reason.
 
-        No alert is sent in that case.
+        No alert is sent in that case. The writes in `along` are part of the request's commit.
         """
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
@@ -117,7 +119,7 @@ class RunRequests:
         request = RerunRequest(
             reason=wish.reason,
             requested_at=format_rfc3339(now),
-            id=self._new_id(),
+            id=request_id or self._new_id(),
             supersede=wish.supersede,
             note=wish.note,
             by=self._by.name if self._by else "",
@@ -126,16 +128,18 @@ class RunRequests:
         is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
         if is_written:
             action = OperatorAction.on_run(wish.action, key, wish.note or wish.reason, forecast.sentence)
-            await self._requests.ask_rerun(key, request, seen, *self._recorded(action, now))
+            await self._requests.ask_rerun(key, request, seen, *self._recorded(action, now), *along)
         replaced = _unanswered(seen, run)
         return RequestOutcome(
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
         )
 
-    async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> RequestOutcome:
+    async def cancel(
+        self, key: RunKey, version: Version, reason: str, *along: Write, waive_sla: bool, request_id: str = ""
+    ) -> RequestOutcome:
         """Request a cancellation. If nothing can be cancelled, nothing is written.
 
-        The request must not wait for a future run.
+        The request must not wait for a future run. The writes in `along` are part of the request's commit.
         """
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.cancel_of(key)
@@ -145,13 +149,13 @@ class RunRequests:
             request = CancelRequest(
                 reason=reason,
                 requested_at=format_rfc3339(now),
-                id=self._new_id(),
+                id=request_id or self._new_id(),
                 waive_sla=waive_sla,
                 by=self._by.name if self._by else "",
                 via=self._by.via if self._by else "",
             )
             action = OperatorAction.on_run("cancel", key, reason, forecast.sentence)
-            await self._requests.ask_cancel(key, request, seen, *self._recorded(action, now))
+            await self._requests.ask_cancel(key, request, seen, *self._recorded(action, now), *along)
         replaced = _unanswered(seen, run)
         return RequestOutcome(
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced

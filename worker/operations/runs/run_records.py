@@ -75,7 +75,7 @@ def run_record(
 
 
 def inputs_record(run: Run, inputs: JobInputs | None) -> RunInputsRecord:
-    """Return the inputs of a run, without any if the run started no job or its row is older than inputs are."""
+    """Return the inputs of a run; none if it started no job, or an earlier release wrote it."""
     return RunInputsRecord(
         pipeline=run.key.pipeline,
         schedule=run.key.schedule,

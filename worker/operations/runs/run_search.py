@@ -1,4 +1,4 @@
-"""What every way to search runs shares: candidates with their positions, and the budget of rows to examine."""
+"""Shared by all searches of runs: candidates with their positions, and the budget of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

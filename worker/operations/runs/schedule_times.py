@@ -131,7 +131,7 @@ def _prospects(one: ListedTime, timing: ScheduleTiming, pause: Pause | None, now
     if one.run.excluded is not None:
         yield f"excluded: {one.run.excluded}"
     elif not one.schedule.starts_by_cron:
-        yield "expected then, but started by its signal"
+        yield "expected then, but started by its trigger"
     elif timing.deployed is None:
         yield f"does not start: {NOT_ACCEPTED}"
     elif pause is not None and not pause.is_over(one.run.at or now):
@@ -146,4 +146,4 @@ def _prospects(one: ListedTime, timing: ScheduleTiming, pause: Pause | None, now
 def _why(schedule: Schedule, run: ExpectedRun, timing: ScheduleTiming, now: datetime) -> str:
     if run.by is ExpectedBy.CRON and schedule.starts_by_cron and run.at is not None:
         return why_not_begun(run.at, timing, now)
-    return "its signal did not come" if schedule.starts_by_trigger else "nothing starts it by itself"
+    return "its trigger sensor did not arrive" if schedule.starts_by_trigger else "nothing starts it by itself"

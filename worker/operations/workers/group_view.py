@@ -67,15 +67,15 @@ def reason(lease: Lease, view: StreamView) -> str:
         unread = sorted(parent for parent in lease.parents if not _is_done(view.leases.get(parent)))
         return f"waits for {', '.join(unread)}"
     if lease.owner not in view.alive:
-        cause = "nobody holds it" if lease.owner is None else "its holder is gone"
+        cause = "no worker holds it" if lease.owner is None else "its holder is gone"
         taker = view.plan.takes.get(lease.shard)
-        return f"{cause}: {_nobody_for(view.stream) if taker is None else f'{taker} carries least and takes it'}"
+        return f"{cause}: {_nobody_for(view.stream) if taker is None else f'{taker} has the least load and takes it'}"
     if lease.wanted_by is not None:
-        return f"is handed to {lease.wanted_by}"
+        return f"is being handed to {lease.wanted_by}"
     if lease.shard in view.plan.moves:
         heavier, lighter = _load(lease.owner, view), _load(view.plan.moves[lease.shard], view)
-        return f"moves to {view.plan.moves[lease.shard]}, which carries {lighter} against {heavier}"
-    return "stays" if lease.status is LeaseStatus.OPEN else "is read to its end, and waits to hear what follows it"
+        return f"moves to {view.plan.moves[lease.shard]}, whose load is {lighter}, not {heavier}"
+    return "stays" if lease.status is LeaseStatus.OPEN else "read to its end; waits for its child shards"
 
 
 def done_up_to(lease: Lease) -> datetime | None:

@@ -93,7 +93,7 @@ class TableSchema:
         has_all = present["Projection"]["ProjectionType"] == "ALL"
         carried = set(present["Projection"].get("NonKeyAttributes", []))
         if present["KeySchema"] != wanted["KeySchema"] or not (has_all or carried >= (index.projected or {"all"})):
-            remedy = "delete the index, then make it anew with `interlock store init`"
+            remedy = "delete the index, then create it again with `interlock store init`"
             raise SchemaMismatch(self.name, f"has an index {index.name} of another version", remedy)
 
     def _lacks_stream(self, description: Description) -> bool:

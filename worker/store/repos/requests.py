@@ -19,6 +19,7 @@ from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import (
     TTL,
     Absent,
+    Check,
     Condition,
     Delete,
     Equals,
@@ -166,6 +167,17 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
     """Build the write that replaces the request that was seen, as part of a commit."""
     more: dict[str, Value] = {"supersede": request.supersede or None, "note": request.note or None}
     return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
+
+
+def removal_writes(key: RunKey, rerun: RerunRequest | None, cancel: CancelRequest | None) -> list[Write]:
+    """Build the writes that remove both requests of a run as they were seen; stale if one was written since."""
+    seen = ((keys.rerun_request_sk(key), rerun), (keys.cancel_request_sk(key), cancel))
+    return [
+        Check(TableName.CONTROL, _key(key, sk), _still(None))
+        if request is None
+        else Delete(TableName.CONTROL, _key(key, sk), _still(request))
+        for sk, request in seen
+    ]
 
 
 def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:

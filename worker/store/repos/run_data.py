@@ -1,4 +1,4 @@
-"""Inputs and outputs of runs: what a job was started on and what it returned, each in a row next to the run's.
+"""Inputs and outputs of runs: what a job was started on and returned, in rows next to the run's.
 
 They are for people and programs that read runs. No decision depends on them, and every reader copes without them: rows
 of earlier releases have none. Both are JSON text, so that no depth or number of a producer's data can make the row, and
@@ -28,7 +28,7 @@ def outputs_key(key: RunKey) -> Key:
 
 
 def inputs_write(key: RunKey, inputs: JobInputs, now: datetime) -> Put:
-    """Build the write of a job's inputs, for the commit that orders its start; the last attempt's replace others."""
+    """Build the write of a job's inputs, for the commit that orders its start; it replaces earlier ones."""
     kept = {name: _input_to_map(each) for name, each in inputs.inputs.items()}
     more = {"leftOut": inputs.left_out} if inputs.left_out else dict[str, int]()
     return _put(inputs_key(key), {"attempt": inputs.attempt, "inputs": _text(kept), **more}, now)

@@ -42,7 +42,7 @@ class StaleRollup:
 
 
 def stale_write(key: RunKey, ended_at: datetime, token: str, now: datetime) -> Put | None:
-    """Build the write for the commit that changes a run which ended on an earlier day; None if it ended today.
+    """Build the write for a commit that changes a run of an earlier day; None for a run of today.
 
     It has no condition, so it never refuses the commit.
     """

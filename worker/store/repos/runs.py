@@ -8,8 +8,9 @@ from functools import partial
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.state import ForeignRun, Run, Status
+from worker.core.run.state import Deletion, ForeignRun, Run, Status
 from worker.runtime.concurrency import gather_bounded
+from worker.store.repos.deletions import Deletions, lifted
 from worker.store.repos.run_rows import run_from_row, run_to_row
 from worker.store.rows import BadRow, first_rows
 from worker.store.table import (
@@ -73,9 +74,10 @@ class Runs:
         return run if isinstance(run, Run) and not run.is_ended else None
 
     async def which_exist(self, runs: Collection[RunKey]) -> set[RunKey]:
-        """Return which of them have a row of any kind, including the Lambda edition's."""
+        """Return which of them have a row of any kind, including the Lambda edition's, or were deleted."""
         rows = {run_key(run): run for run in runs}
-        return {rows[key] for key in await self._tables.get_many(TableName.CONTROL, list(rows))}
+        found = {rows[key] for key in await self._tables.get_many(TableName.CONTROL, list(rows))}
+        return found | await Deletions(self._tables).which_of([run for run in runs if run not in found])
 
     async def save(self, run: Run, *extra: Write) -> Run:
         """Write the run over the version it was loaded at, with `extra`; a new run must not exist yet.
@@ -84,6 +86,13 @@ class Runs:
         """
         condition = Equals("version", run.version) if run.version else Absent()
         return await self._put(run, condition, extra)
+
+    async def restore(self, run: Run, deletion: Deletion, *extra: Write) -> Run:
+        """Create a run that was deleted, and lift the deletion in the same commit. Raises `StaleWrite`.
+
+        Its version continues from the deleted run's, because consumers order events by it.
+        """
+        return await self._put(replace(run, version=deletion.version), Absent(), (*extra, lifted(run.key, deletion)))
 
     async def take_over(self, foreign: ForeignRun, run: Run, *extra: Write) -> Run:
         """Replace a row of the Lambda edition, if it is still as it was read. Raises `StaleWrite`."""

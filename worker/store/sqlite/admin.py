@@ -244,7 +244,7 @@ class SqliteAdmin:
     def _sizes(self) -> Iterator[Figure]:
         yield Figure("file bytes", self._path.stat().st_size)
         log = self._path.with_name(f"{self._path.name}-wal")
-        yield Figure("log bytes", log.stat().st_size if log.exists() else 0, "the write-ahead log beside the file")
+        yield Figure("log bytes", log.stat().st_size if log.exists() else 0, "the write-ahead log next to the file")
 
     def _expired(self, connection: sqlite3.Connection) -> Figure:
         count = _number(connection, ROWS_EXPIRED_COUNT, int(self._clock.now().timestamp()))
@@ -265,7 +265,7 @@ def _is_there(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:  # ValueError: an invalid path
-        raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
+        raise ConfigError(f"the store {path} cannot be checked: {error}; name another path") from error
 
 
 def _refused(subject: str, error: WorkerError) -> StoreFinding:

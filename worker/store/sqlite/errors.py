@@ -11,7 +11,7 @@ PASSING: Final = LOCKED | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQ
 
 # Temporary problems of a file: what is wrong, and what a person can do meanwhile.
 TROUBLES: Final = {
-    sqlite3.SQLITE_FULL: ("has no room left on its disk", "make room there, and everything goes on by itself"),
+    sqlite3.SQLITE_FULL: ("has no room left on its disk", "make room there; work then continues by itself"),
     sqlite3.SQLITE_IOERR: ("cannot be read or written by its disk", "see what the system's log says about the disk"),
     **dict.fromkeys(
         LOCKED, ("is locked by another process", "if it stays so, find who has it open with `fuser` and end that")

@@ -139,7 +139,7 @@ def require_never_made(path: str) -> None:
     if noted := noted_position(path):
         raise ChangesLost(
             f"the store {path} is gone, with {noted:,} changes that were committed to it; put it back together with "
-            "its -wal file, which a new store would overwrite; or begin anew, after which a period may run again, by "
+            "its -wal file, which a new store would overwrite; or start over, after which a period may run again, by "
             f"removing {path}{POSITION}"
         )
 

@@ -1,5 +1,6 @@
 """The API as one application: its routes, its OpenAPI document, and its errors as problem documents."""
 
+import asyncio
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
@@ -13,6 +14,7 @@ from worker.operations.runs.cursors import BadCursor
 from worker.operations.runs.run_filter import WindowTooLong
 from worker.store.table import StaleWrite
 from worker.web.api.actions import actions_router
+from worker.web.api.bulk import AT_ONCE_MAX, bulk_router
 from worker.web.api.context import ApiContext
 from worker.web.api.deadletters import deadletters_router
 from worker.web.api.events import events_router
@@ -49,6 +51,7 @@ ROUTERS: Final = (
     pipelines_router,
     runs_router,
     actions_router,
+    bulk_router,
     events_router,
     deadletters_router,
     jobs_router,
@@ -70,6 +73,7 @@ def make_api(context: ApiContext) -> FastAPI:
     )
     api.state.context = context
     api.state.summary = SummaryCache()
+    api.state.bulk_turns = asyncio.Semaphore(AT_ONCE_MAX)
     for router in ROUTERS:
         api.include_router(router, prefix=PREFIX, responses=PROBLEMS)
     api.openapi = partial(openapi_document, api)

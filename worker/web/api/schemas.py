@@ -285,15 +285,15 @@ class ReasonRequest(ApiModel):
     reason: Reason
 
 
-class RunRequest(ReasonRequest):
+class RunActionBody(ReasonRequest):
     dry_run: bool = Field(default=False, description="Return the expected result, and request nothing.")
 
 
-class RerunBody(RunRequest):
+class RerunBody(RunActionBody):
     supersede: bool = Field(default=False, description="Stop the job of an active run first.")
 
 
-class CancelBody(RunRequest):
+class CancelBody(RunActionBody):
     waive_deadline: bool = Field(default=False, description="Stop watching its deadline, too.")
 
 
@@ -301,7 +301,7 @@ class PauseBody(ReasonRequest):
     until: str | None = Field(default=None, max_length=64, examples=["2h", "2027-03-23T06:00:00Z"])
 
 
-class ReplayBody(RunRequest):
+class ReplayBody(RunActionBody):
     schedule: str | None = Field(default=None, max_length=64, description="Which one, where there are several.")
     first: str = Field(alias="from", max_length=32, examples=["2027-03-01"])
     last: str = Field(alias="to", max_length=32, examples=["2027-03-07"])

@@ -6,12 +6,12 @@ from typing import Final
 
 from worker.config.versions import Version
 from worker.core.errors import ConfigError
+from worker.core.model.given_times import time_after
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.run.state import Pause
-from worker.core.time.relative_times import time_after
 from worker.operations.operator_actions import OperatorAction
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.runtime.ids import random_id

@@ -19,8 +19,10 @@ from consumers.alerts.text import (
     digest,
     elsewhere,
     first_message,
+    group,
     summary,
 )
+from consumers.outbox.severities import Severity
 from tests.support.clock.manual import NOON
 from tests.support.worlds.alerts import FAILED
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
@@ -48,6 +50,20 @@ def test_an_alert_says_how_bad_what_about_which_run_and_what_to_do() -> None:
         "Status: RUNNING · Source: schedule · Cron: 0 5 * * *\n"
         "→ look at the job's log"
     )
+
+
+@pytest.mark.parametrize(("schedule", "name"), [("cron", "orders/2026-03-03"), ("daily", "orders/daily/2026-03-03")])
+def test_a_schedule_is_named_only_if_it_has_a_name_of_its_own(schedule: str, name: str) -> None:
+    run = f"orders/{schedule}/2026-03-03"
+    event = replace(FAILED, schedule=schedule, message=f"{run}: the job of attempt 1 failed")
+    face = ThreadHeader(first=summary(event), latest="")
+
+    about = name.replace("/", " | ")
+
+    assert text_of(alert(event)).startswith(f":red_circle: *JOB_FAILED* | {about}\n{name}: the job of attempt 1 failed")
+    assert summary(event) == f"JOB_FAILED: {name}: the job of attempt 1 failed"
+    assert f"*{about}*" in text_of(first_message(ThreadKey("orders", schedule, "2026-03-03"), face))
+    assert f"{name}: the job of attempt 1 failed" in text_of(group(Severity.ALERT, [event]))
 
 
 HOSTILE = [

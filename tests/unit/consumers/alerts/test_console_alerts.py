@@ -119,6 +119,7 @@ def test_people_are_told_everything_but_steps_on_the_way(event_type: EventType) 
         "POST_RUN_BASELINE_CAPTURED",
         "POST_RUN_PASSED",
         "WATCHDOG_HEARTBEAT",
+        "OPERATOR_ACTION",
     }
 
     assert told_to_people().matches(envelope(replace(FAILED, type=event_type))) == (event_type not in steps)

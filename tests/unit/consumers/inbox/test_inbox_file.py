@@ -178,19 +178,19 @@ def rule(name: str, source: str, pipeline: str, writes: str = "") -> str:
 @pytest.mark.parametrize(
     ("rules", "loop"),
     [
-        (rule("a", "object: {bucket: b}", "p", "s3://b/out/"), "`p` writes to s3://b/out/, of which `a` hears"),
-        (rule("a", "object: {bucket: b, key: 'in/**'}", "p", "s3://b/"), "of which `a` hears"),
-        (rule("a", "object: {bucket: b, key: 'in/${date}/*'}", "p", "s3://b/in/20"), "of which `a` hears"),
-        (rule("a", "object: {bucket: b, unless: [out/x/]}", "p", "s3://b/out/"), "of which `a` hears"),
+        (rule("a", "object: {bucket: b}", "p", "s3://b/out/"), "`p` writes to s3://b/out/, which `a` matches"),
+        (rule("a", "object: {bucket: b, key: 'in/**'}", "p", "s3://b/"), "which `a` matches"),
+        (rule("a", "object: {bucket: b, key: 'in/${date}/*'}", "p", "s3://b/in/20"), "which `a` matches"),
+        (rule("a", "object: {bucket: b, unless: [out/x/]}", "p", "s3://b/out/"), "which `a` matches"),
         (
             rule("a", "object: {bucket: b}", "p", "s3://c/") + rule("z", "object: {bucket: c}", "q", "s3://b/"),
-            "`p` writes to s3://c/, of which `z` hears, then `q` writes to s3://b/, of which `a` hears",
+            "`p` writes to s3://c/, which `z` matches, then `q` writes to s3://b/, which `a` matches",
         ),
         (
             rule("a", "object: {bucket: b}", "p") + rule("z", "object: {bucket: c}", "p", "s3://b/x"),
-            "`p` writes to s3://b/x, of which `a` hears",
+            "`p` writes to s3://b/x, which `a` matches",
         ),
-        (rule("a", "event: {source: [interlock]}", "p"), "has events of which `a` hears"),
+        (rule("a", "event: {source: [interlock]}", "p"), "has events that `a` matches"),
     ],
 )
 def test_a_pipeline_that_would_start_itself_is_refused(rules: str, loop: str) -> None:

@@ -129,5 +129,5 @@ def test_an_event_without_an_id_of_its_bus_goes_by_its_messages() -> None:
 def test_an_event_of_ours_is_read_back_from_what_a_dead_letter_holds_and_nothing_else_is() -> None:
     assert routed_event(envelope(FAILED)) == FAILED
     for other in ({"time": "2026-03-03T12:00:00Z"}, {**envelope(FAILED), "time": "noon"}):
-        with pytest.raises(Rejected, match="drop the letter"):
+        with pytest.raises(Rejected, match="drop the dead letter"):
             routed_event(other)

@@ -29,7 +29,11 @@ STARTING = a_run(State.TRIGGERING, start_step=StartStep.SENT, start_failures=3)
 @pytest.mark.parametrize(
     ("run", "fact", "hint"),
     [
-        (a_run(), NOT_YET, "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"),
+        (
+            a_run(),
+            NOT_YET,
+            "find out why the data is late or wrong (`interlock explain`); when it is right, rerun it",
+        ),
         (
             a_run(State.POLLING),
             FAILED,

@@ -70,7 +70,7 @@ def test_where_not_all_events_were_read_no_reason_is_made_up() -> None:
 
     [found] = compare(seen)
 
-    assert found.why == "the last 1,000 events of the pipeline say nothing of it, and earlier ones were not read"
+    assert found.why == "the last 1,000 events of the pipeline do not mention it, and earlier ones were not read"
 
 
 def test_rules_that_did_not_hold_here_are_named() -> None:

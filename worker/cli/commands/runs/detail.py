@@ -40,7 +40,8 @@ async def _key(
     if schedule is not None:
         return RunKey(pipeline, ScheduleId(schedule), period)
     from worker.cli.terminal.arguments import chosen_schedule  # noqa: PLC0415  it loads what reads pipelines
-    from worker.cli.terminal.pipeline_lookup import say_unknown, version_of  # noqa: PLC0415
+    from worker.cli.terminal.pipeline_lookup import say_unknown  # noqa: PLC0415
+    from worker.operations.pipelines.lookup import version_of  # noqa: PLC0415
 
     version = await version_of(tables, pipeline)
     if version is None:

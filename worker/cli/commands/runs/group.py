@@ -21,7 +21,9 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
 from worker.core.model.pipeline import PipelineId
 
-runs_app = typer.Typer(name="runs", help="List, show and count runs, also of the past.", no_args_is_help=True)
+runs_app = typer.Typer(
+    name="runs", help="List, count, rerun, cancel and delete runs, also of the past.", no_args_is_help=True
+)
 
 _FILTERS = """Filters combine. --since and --until are about when a run ended, as a time or an age (7d, 2w, 12h); \
 active runs match any --since. Rows written by an earlier release have no owner."""

@@ -61,7 +61,7 @@ token with the role operator.
 Settings from the environment:
   INTERLOCK_WEB            HOST:PORT, as --listen
   INTERLOCK_WEB_AUTH       local or token
-  INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256,… or secretsmanager://NAME#KEY
+  INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256, or secretsmanager://NAME#KEY
   INTERLOCK_WEB_READONLY   1 rejects every change
   INTERLOCK_PUBLIC_URL     its public address
 

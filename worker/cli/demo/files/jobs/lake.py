@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 LAKE = Path("lake")
-PERIOD = os.environ["INTERLOCK_PERIOD"]  # 2027-03-22T07, or 2027-03-22: every job is told which one it is for
+PERIOD = os.environ["INTERLOCK_PERIOD"]  # 2027-03-22T07, or 2027-03-22: the period that the job is for
 DAY = PERIOD.partition("T")[0]
 ATTEMPT = int(os.environ["INTERLOCK_ATTEMPT"])
 

@@ -1,4 +1,4 @@
-"""How the chores of the scheduler get their turns."""
+"""How the periodic tasks of the scheduler get their turns."""
 
 import asyncio
 from collections import Counter
@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import partial
 
 from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.duty import NapTicker, SchedulerRole
 from scheduler.periodic import PeriodicRunner, PeriodicTask
+from scheduler.scheduler_lease import NapTicker, SchedulerRole
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from tests.support.worlds.worker_group import WorkerGroup
 from worker.core.errors import RetryLater
@@ -19,14 +19,14 @@ SECOND = timedelta(seconds=1)
 
 
 class Book:
-    """Chores that write down their turns."""
+    """Tasks that write down their turns."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.turns = Counter[str]()
         self.under_way = self.most_at_once = 0
 
-    def chore(self, name: str, every: timedelta, *, takes_s: float = 0.0, fails: bool = False) -> PeriodicTask:
+    def task(self, name: str, every: timedelta, *, takes_s: float = 0.0, fails: bool = False) -> PeriodicTask:
         return PeriodicTask(name, every, partial(self._do, name, takes_s, fails=fails))
 
     async def _do(self, name: str, takes_s: float, *, fails: bool) -> None:
@@ -39,9 +39,9 @@ class Book:
         self.under_way -= 1
 
 
-async def do_for(seconds: int, clock: VirtualClock, chores: Sequence[PeriodicTask]) -> None:
+async def do_for(seconds: int, clock: VirtualClock, make_tasks: Sequence[PeriodicTask]) -> None:
     async with asyncio.TaskGroup() as tasks:
-        rota = PeriodicRunner(chores, clock, tasks)
+        rota = PeriodicRunner(make_tasks, clock, tasks)
         for _ in range(seconds):
             rota.begin_due()
             await clock.sleep(1)
@@ -52,7 +52,7 @@ async def test_each_chore_begins_at_once_and_then_as_often_as_it_says() -> None:
     clock = VirtualClock()
     book = Book(clock)
 
-    await do_for(20, clock, [book.chore("often", SECOND), book.chore("seldom", 5 * SECOND)])
+    await do_for(20, clock, [book.task("often", SECOND), book.task("seldom", 5 * SECOND)])
 
     assert book.turns == {"often": 20, "seldom": 4}
 
@@ -62,7 +62,7 @@ async def test_a_chore_never_overlaps_itself_and_goes_on_when_it_is_over() -> No
     clock = VirtualClock()
     book = Book(clock)
 
-    await do_for(20, clock, [book.chore("slow", SECOND, takes_s=4.5)])
+    await do_for(20, clock, [book.task("slow", SECOND, takes_s=4.5)])
 
     assert book.turns == {"slow": 4}
     assert book.most_at_once == 1
@@ -73,7 +73,7 @@ async def test_a_chore_that_fails_has_its_next_turn_and_the_others_do_not_notice
     clock = VirtualClock()
     book = Book(clock)
 
-    await do_for(10, clock, [book.chore("broken", SECOND, fails=True), book.chore("sound", SECOND)])
+    await do_for(10, clock, [book.task("broken", SECOND, fails=True), book.task("sound", SECOND)])
 
     assert book.turns == {"broken": 10, "sound": 10}
 
@@ -84,11 +84,11 @@ async def test_who_gives_the_duty_up_finishes_what_is_in_hand_and_begins_nothing
     await group.store.start()
     book = Book(group.clock)
 
-    def chores(_: HeldLease) -> Sequence[PeriodicTask]:
-        return [book.chore("slow", SECOND, takes_s=3.0)]
+    def make_tasks(_: HeldLease) -> Sequence[PeriodicTask]:
+        return [book.task("slow", SECOND, takes_s=3.0)]
 
     async def work(member: Member) -> None:
-        member.keeper.offer(SchedulerRole(chores, group.clock, NapTicker()).offer())
+        member.keeper.offer(SchedulerRole(make_tasks, group.clock, NapTicker()).offer())
 
     station = group.start("a", work=work)
     await group.clock.sleep(10.5)

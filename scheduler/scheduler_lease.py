@@ -13,7 +13,7 @@ from worker.runtime.clock import Clock
 STREAM: Final = "scheduler"
 
 # Creates the periodic tasks for one holder of the lease: their state must not outlive it.
-Chores: TypeAlias = Callable[[HeldLease], Sequence[PeriodicTask]]
+MakeTasks: TypeAlias = Callable[[HeldLease], Sequence[PeriodicTask]]
 
 
 class Ticker(Protocol):
@@ -44,17 +44,17 @@ class SchedulerRole:
     Tasks under way when the lease ends are finished first, within the lease's time limit.
     """
 
-    def __init__(self, chores: Chores, clock: Clock, ticker: Ticker) -> None:
-        self._chores, self._clock, self._ticker = chores, clock, ticker
+    def __init__(self, make_tasks: MakeTasks, clock: Clock, ticker: Ticker) -> None:
+        self._make_tasks, self._clock, self._ticker = make_tasks, clock, ticker
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=STREAM, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         async with asyncio.TaskGroup() as tasks:
-            rota = PeriodicRunner(self._chores(held), self._clock, tasks)
+            runner = PeriodicRunner(self._make_tasks(held), self._clock, tasks)
             with self._ticker.ticking(held.wake):
                 while not held.is_stopping:
                     if held.may_act():
-                        rota.begin_due()
+                        runner.begin_due()
                     await held.nap(self._ticker.longest_s)

@@ -3,13 +3,13 @@
 from datetime import datetime
 
 from worker.core.errors import ConfigError
-from worker.core.time.durations import parse_duration
+from worker.core.time.durations import parse_span
 from worker.core.time.timestamps import parse_rfc3339
 
 
 def time_before(text: str, now: datetime) -> datetime:
     """Read a duration as a time before `now` (to the second), or a time as itself. Raises `ConfigError`."""
-    ago = parse_duration(text)
+    ago = parse_span(text)
     return _time(text) if ago is None else (now - abs(ago)).replace(microsecond=0)
 
 
@@ -18,7 +18,7 @@ def time_after(text: str, now: datetime) -> datetime:
 
     Raises `ConfigError` if the text is neither, or if the time is not in the future.
     """
-    ahead = parse_duration(text)
+    ahead = parse_span(text)
     at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
     if at <= now:
         raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h or 7d")

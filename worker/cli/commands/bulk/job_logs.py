@@ -1,0 +1,171 @@
+"""`interlock logs`: show the output of a run's job, or where its target keeps it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
+from worker.config.versions import PipelineVersions
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import JobType, PipelineId
+from worker.core.model.values import Json
+from worker.core.run.state import Run
+from worker.core.time.periods import Period
+from worker.operations.pipelines.lookup import version_of
+from worker.operations.runs.job_output import (
+    OUTPUT,
+    JobAttempt,
+    attempt_of,
+    location_of,
+    read_output,
+    secrets_of,
+)
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+from worker.store.url import SqlitePlace, locate
+
+FOLLOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsRequest:
+    """LogsRequest says whose output to show. Without `attempt`, of the last one."""
+
+    pipeline: PipelineId
+    schedule: str | None
+    period: Period
+    attempt: int | None
+    follow: bool
+    as_json: bool
+
+
+async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) -> int:
+    async with access.tables() as tables:
+        version = await version_of(tables, request.pipeline)
+        if version is None:
+            return await say_unknown(screen, tables, request.pipeline)
+        key = RunKey(request.pipeline, chosen_schedule(version.pipeline, request.schedule).id, request.period)
+        run = await Runs(tables).load(key)
+        attempt = attempt_of(run, request.attempt) if isinstance(run, Run) else None
+        if not isinstance(run, Run) or attempt is None:
+            what = f"run {key}" if not isinstance(run, Run) else f"attempt {request.attempt} of {key}"
+            screen.remark(f"error: there is no {what}, or nothing is known of it", style="red")
+            screen.remark(f"    `interlock runs show {key.pipeline} {key.period}` shows what there is")
+            return Exit.WRONG
+        config = await _config(tables, run)
+        path, secrets = _path(access.url, attempt), secrets_of(config, os.environ)
+        is_command = attempt.job_type in {JobType.COMMAND, ""}
+        part = read_output(path, None, secrets.values, is_active=attempt.is_active) if is_command else None
+        if part is None:
+            return _elsewhere(screen, request, attempt, config)
+        if secrets.unreadable:
+            names = ", ".join(secrets.unreadable)
+            screen.remark(f"the output is not shown: set {names} as for the worker, so that they can be hidden")
+            return _elsewhere(screen, request, attempt, config, str(path))
+        _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
+        while request.follow and attempt is not None and attempt.is_active:
+            await access.clock.sleep(FOLLOW_S)
+            now = await Runs(tables).load(key)
+            current = attempt_of(now, attempt.number) if isinstance(now, Run) else None
+            is_active = current is not None and current.is_active
+            if (news := read_output(path, part.end, secrets.values, is_active=is_active)) is not None:
+                part = news
+                _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
+            attempt = current
+    return Exit.DONE
+
+
+async def _config(tables: Tables, run: Run) -> dict[str, Json]:
+    version = await PipelineVersions(tables).find(run.key.pipeline, run.config_hash)
+    job = None if version is None else version.pipeline.job
+    return {} if job is None else dict(job.config)
+
+
+def _path(url: str, attempt: JobAttempt) -> Path:
+    """Return the file of a command job's output, where a worker with this store on this machine keeps it."""
+    place = locate(url)
+    root = place.path.with_name(f"{place.path.name}-jobs") if isinstance(place, SqlitePlace) else Path("interlock-jobs")
+    return root.absolute() / attempt.token / OUTPUT
+
+
+def _elsewhere(
+    screen: Screen, request: LogsRequest, attempt: JobAttempt, config: dict[str, Json], path: str = ""
+) -> int:
+    if not attempt.job and not path:
+        where = ""
+    elif path:
+        where = path
+    elif attempt.job_type == JobType.COMMAND:
+        where = "the machine that ran the program, if its files still exist"
+    else:
+        where = location_of(attempt, config)
+    if request.as_json:
+        screen.record({"type": "location", "attempt": attempt.number, "location": where or None})
+    elif where:
+        screen.line(f"The output of attempt {attempt.number} is not here. See: {where}")
+    else:
+        screen.line(f"Attempt {attempt.number} started no job that is known, so there is no output.")
+    return Exit.PROBLEMS
+
+
+def _show(screen: Screen, request: LogsRequest, attempt: JobAttempt, lines: list[str], *, is_cut: bool) -> None:
+    if is_cut:
+        screen.remark("earlier output is left out", style="yellow")
+        if request.as_json:
+            screen.record({"type": "truncated", "what": "output", "shown": len(lines)})
+    for line in lines:
+        if request.as_json:
+            screen.record({"type": "output", "attempt": attempt.number, "line": line})
+        else:
+            screen.line(line)
+    screen.flush()
+
+
+logs_app = typer.Typer()
+
+LOGS_HELP = f"""Show the output of a run's job, or where it is.
+
+For command jobs on this machine, the last 256 kB, without secrets and control characters. For other jobs, the place \
+where the target keeps the output.
+
+\b
+Examples:
+  interlock logs orders-daily 2026-03-03
+  interlock logs orders-daily 2026-03-03 --attempt 1
+  interlock logs orders-daily 2026-03-03 --follow
+
+{EXIT_CODES}"""
+
+
+@logs_app.command("logs", help=LOGS_HELP)
+def logs(
+    context: typer.Context,
+    pipeline: PipelineArgument,
+    period: Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")],
+    *,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Which attempt; else the last.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends, or Ctrl-C.")] = False,
+    schedule: ScheduleOption = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        request = LogsRequest(
+            pipeline=PipelineId(pipeline),
+            schedule=schedule,
+            period=read_period(period),
+            attempt=attempt,
+            follow=follow,
+            as_json=as_json,
+        )
+        return await run_logs(screen, at, request)
+
+    on_store_until_interrupted(context, store, work)

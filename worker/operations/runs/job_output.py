@@ -1,0 +1,137 @@
+"""Finds the output of a run's job: on this machine for command jobs, otherwise where its target keeps it."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from worker.core.model.pipeline import JobType
+from worker.core.model.values import Json
+from worker.core.run.state import Run, job_id, job_url, start_token
+from worker.jobs.messages import hide_secrets
+from worker.jobs.secrets import secrets_named
+from worker.runtime.logs import redacted_text
+
+TAIL_BYTES: Final = 262_144
+LINE_CHARS_MAX: Final = 4_000
+OUTPUT: Final = "output.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAttempt:
+    """Names the job of one attempt. `is_active`: it may still write."""
+
+    number: int
+    token: str
+    job_type: str
+    job: str
+    url: str
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """Holds lines of an output that are safe to show, and the position after them. `is_cut`: some are left out."""
+
+    lines: list[str]
+    end: int
+    is_cut: bool
+
+
+def attempt_of(run: Run, number: int | None) -> JobAttempt | None:
+    """Return an attempt, or the current one; None if the run does not know it."""
+    if number is None or number == run.attempt:
+        return JobAttempt(
+            number=run.attempt,
+            token=run.token,
+            job_type=run.job_type,
+            job=job_id(run.job),
+            url=job_url(run.job),
+            is_active=not run.is_ended,
+        )
+    earlier = next((each for each in run.attempts if each.number == number), None)
+    if earlier is None:
+        return None
+    return JobAttempt(
+        number=number,
+        token=start_token(run.run_id, number),
+        job_type=earlier.job_type,
+        job=earlier.job,
+        url=earlier.url,
+        is_active=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSecrets:
+    """Holds the secrets that a job uses. `unreadable` names those that this process cannot read, nor hide."""
+
+    values: list[str]
+    unreadable: list[str]
+
+
+def secrets_of(config: Mapping[str, Json], environment: Mapping[str, str]) -> KnownSecrets:
+    """Return the values of the secrets that a job's configuration names, as far as they can be read here."""
+    named = sorted({_variable(name) for text in _texts(config) for name in secrets_named(text)})
+    return KnownSecrets(
+        [environment[name] for name in named if name in environment],
+        [name for name in named if name not in environment],
+    )
+
+
+def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_active: bool) -> OutputPart | None:
+    """Return the output from a position on, or its end; None if there is no file here.
+
+    At most `TAIL_BYTES` are read. Secrets and control characters are removed. While the job may still write, a line
+    without an end is left for the next read, because it may end in half of a secret.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - TAIL_BYTES) if begin is None else min(begin, size)
+            start = max(start, size - TAIL_BYTES)
+            file.seek(start)
+            content = file.read(TAIL_BYTES)
+    except OSError:
+        return None
+    is_cut = start > (begin or 0)
+    if is_active:
+        unfinished = content.rpartition(b"\n")[2]
+        content, size = content[: len(content) - len(unfinished)], size - len(unfinished)
+    if is_cut:
+        content = content.partition(b"\n")[2]  # the first line may lack its beginning, and with it the secret's
+    text = content.decode(errors="replace")
+    return OutputPart([_safe(line, secrets) for line in text.splitlines()], size, is_cut)
+
+
+def location_of(attempt: JobAttempt, config: Mapping[str, Json]) -> str:
+    """Return where people find the output of a job whose target keeps it."""
+    if attempt.url:
+        return attempt.url
+    match attempt.job_type:
+        case JobType.GLUE:
+            return f"CloudWatch log groups /aws-glue/jobs/output and /aws-glue/jobs/error, stream {attempt.job}"
+        case JobType.LAMBDA:
+            return f"CloudWatch log group /aws/lambda/{config.get('functionName', '')}, request {attempt.job}"
+        case _:
+            return f"{attempt.job_type or 'job'} {attempt.job}".strip()
+
+
+def _safe(line: str, secrets: Iterable[str]) -> str:
+    return redacted_text(hide_secrets(line[:LINE_CHARS_MAX], secrets))
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for member in value.values():
+            yield from _texts(member)
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _texts(member)
+
+
+def _variable(reference: str) -> str:
+    return reference.removeprefix("${").removeprefix("$").removesuffix("}")
