@@ -1,4 +1,4 @@
-"""Wiring of the web server: the console, the API and the health pages as one application, behind one guard.
+"""Wiring of the web server: console, API and health pages as one application, behind one guard.
 
 FastAPI and uvicorn are loaded only where something is served: they take longer to load than most commands take.
 """

@@ -1,4 +1,4 @@
-"""The console as one application: its pages, its static files, and how it shares an address with the API."""
+"""The console as one application: its pages and static files, next to the API."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
