@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -88,6 +88,9 @@ docs: $(VENV)/docs/.ready ## build the site of the docs into build/docs; a broke
 
 diagrams: $(VENV)/.dev ## draw the diagrams of the docs from the code
 	$(BIN)/python -m docs.diagrams.draw
+
+screenshots: $(VENV)/.dev ## the console's pictures in docs/images (needs Chromium)
+	$(BIN)/python -m tests.support.pages.screenshots
 
 bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
 	$(BIN)/python -m bench

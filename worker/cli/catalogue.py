@@ -272,7 +272,7 @@ Exit codes:
                 CommandEntry(
                     "watchdog", "Run the watchdog's checks now: missed runs, late data, stuck jobs.", _watchdog
                 ),
-                CommandEntry("web", "Serve the HTTP API on this store, without a worker.", _web),
+                CommandEntry("web", "Serve the console and the HTTP API on this store, without a worker.", _web),
                 CommandEntry("migrate", "Migrate in place from the Lambda edition: check, shadow, cut over.", _migrate),
             ),
         ),

@@ -212,12 +212,12 @@ class TelemetrySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """WebSettings say where the HTTP API is served, and who may use it."""
+    """WebSettings say where the console and the HTTP API are served, and who may use it."""
 
     listen: str = setting(
         WEB,
         values.plain_text,
-        "`HOST:PORT` to serve the HTTP API on; unset: not served.",
+        "`HOST:PORT` to serve the console and the HTTP API on; unset: not served.",
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
     )
@@ -240,7 +240,7 @@ class WebSettings:
     public_url: str = setting(
         PUBLIC_URL,
         values.http_address,
-        "Public address of the HTTP API, for links and for the check of a request's host.",
+        "Public address of the console and the HTTP API, for links and for the check of a request's host.",
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
     )

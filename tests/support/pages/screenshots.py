@@ -21,6 +21,8 @@ PATHS = {
     "console-pipeline": "/pipelines/orders-daily",
     "console-run-waiting": "/runs/orders-daily/stream/2027-03-22",
     "console-run-failed": "/runs/ledger-close/stream/2027-03-22",
+    "console-events": "/events",
+    "console-workers": "/workers",
 }
 KEPT = ("console-overview", "console-run-waiting", "console-run-failed")
 SIZES = {"": (1280, 900), "-phone": (390, 900)}

@@ -172,6 +172,8 @@ async def _waiting(tables: Tables, config_hash: str, now: datetime) -> None:
 async def _failed(tables: Tables, config_hash: str, now: datetime) -> None:
     key = key_of(YESTERDAY, "ledger-close")
     begin = now - 130 * MINUTE
+    ready = {"status": "done", "updatedAt": f"{begin:%Y-%m-%dT%H:%M:%SZ}"}
+    await Sensors(tables).put(PipelineId("ledger-close"), f"ready#{YESTERDAY}", ready)
     earlier = tuple(
         EarlierAttempt(
             number=number,

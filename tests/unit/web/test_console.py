@@ -18,6 +18,7 @@ from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Outcome, Run, State
 from worker.operations.runs.attention import AttentionKind, AttentionReader
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.events import event_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs, run_key
@@ -213,6 +214,45 @@ async def test_a_breach_of_a_run_that_completed_since_needs_nobody(world: Consol
     assert "Breached" not in await page(world, "/")
 
 
+# --- events, workers and dead letters ---------------------------------------------------------------------------------
+
+
+async def test_events_are_listed_newest_first_and_by_kind(world: ConsoleWorld) -> None:
+    response = await world.get("/events")
+    times = re.findall(r'<time datetime="([^"]+)">2027-03-23 0', response.text)
+    assert times[:-1] == sorted(times[:-1], reverse=True)  # the last is the page's own
+    assert "RETRY_EXHAUSTED" in response.text
+
+    deadlines = await page(world, "/events?show=deadlines")
+    assert "SLA_BREACH" in deadlines
+    assert "JOB_FAILED" not in deadlines
+    assert (await world.get("/events?show=nonsense")).status_code == 404
+
+
+async def test_workers_show_who_is_alive_and_who_is_silent(world: ConsoleWorld) -> None:
+    assert "worker-1 ✓ alive" in await page(world, "/workers")
+
+    world.clock.advance(timedelta(minutes=5))
+    assert "worker-1 ! silent 5m 00s ago" in await page(world, "/workers")
+    async with a_console_world() as empty:
+        assert "No worker is running" in await page(empty, "/workers")
+
+
+async def test_dead_letters_show_their_reason_and_how_to_replay_them(world: ConsoleWorld) -> None:
+    assert "There is no dead letter" in await page(world, "/deadletters")
+    letter = DeadLetter(
+        id="7", source="feed.control", at=MORNING, reason=HOSTILE, history=("first", "second"), lane="orders"
+    )
+    await DeadLetters(world.tables).put(letter, b"{}", now=MORNING)
+
+    text = await page(world, "/deadletters")
+
+    assert "feed.control 1" in text
+    assert "tries first second" in text
+    assert "interlock dlq replay feed.control" in text
+    assert "1 dead letters" in await page(world, "/")
+
+
 # --- hostile text -----------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +274,8 @@ async def _hostile(world: ConsoleWorld) -> None:
         reason=HOSTILE,
     )
     await Runs(world.tables).save(waiting)
+    letter = DeadLetter(id=HOSTILE[:40], source="feed", at=MORNING, reason=HOSTILE, history=(HOSTILE,), lane="x")
+    await DeadLetters(world.tables).put(letter, b"{}", now=MORNING)
     await Sensors(world.tables).put(PipelineId("fraud.scores"), "ready", {"status": HOSTILE, HOSTILE[:90]: 1})
     for period in ("2027-03-20", YESTERDAY):
         event = Event(
@@ -251,6 +293,10 @@ async def _hostile(world: ConsoleWorld) -> None:
 PAGES = [
     "/",
     "/pipelines",
+    "/events",
+    "/events?show=deadlines",
+    "/deadletters",
+    "/workers",
     "/pipelines/fraud.scores",
     "/runs/fraud.scores/stream/2027-03-20",
     f"/runs/fraud.scores/stream/{YESTERDAY}",
@@ -377,6 +423,9 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         ("/pipelines/orders-daily", 16, 110),
         ("/pipelines", 30, 480),
         ("/", 220, 520),
+        ("/events", 60, 140),
+        ("/workers", 4, 10),
+        ("/deadletters", 4, 10),
     ],
 )
 async def test_a_page_reads_no_more_than_its_bound(

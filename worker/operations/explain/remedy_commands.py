@@ -17,7 +17,7 @@ NOW: Final = "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 
 
 def remedy_commands(sight: RunSnapshot, explanation: Explanation) -> tuple[str, ...]:
-    """Return one line for each sensor that must be written; none for a change that no value can be given for.
+    """Return one line for each sensor to write, or none if some change has no known value.
 
     A command replaces a sensor, so its line repeats what the sensor has already.
     """

@@ -1,4 +1,4 @@
-"""Finds what needs a person: breached, failed, missed and stuck runs, the next deadlines, and the longest waits.
+"""Finds what needs a person: breached, failed, missed and stuck runs, and what is due or waits.
 
 Every read has a bound, whatever the store holds: the index of active rows, the lists of ended runs, the index of event
 types, and exact keys. Where a bound cuts, the list says so.
@@ -204,7 +204,9 @@ class AttentionReader:
         if isinstance(run, Run) and run.state is State.EVALUATING:
             waiting = await self._waits.of(key, run.config_hash, now)
             return AttentionItem(key=key, record=replace(record, waits_for=waiting), sentence=waiting)
-        about = waits_for(run) if isinstance(run, Run) and not sentence else sentence
+        about = sentence
+        if isinstance(run, Run) and not sentence:
+            about = run.reason if run.is_ended else f"waits for {waits_for(run)}"
         return AttentionItem(key=key, record=record, sentence=about)
 
     async def _rows(self, keys: Sequence[RunKey]) -> dict[RunKey, FoundRun]:
@@ -241,7 +243,7 @@ def _key_of(event: Event) -> RunKey | None:
 
 
 def _is_settled(run: FoundRun | None) -> bool:
-    """Return whether nobody needs to look at a breach any more: the run completed, or a person cancelled it."""
+    """Return whether a breach needs nobody any more: the run completed or was cancelled."""
     if isinstance(run, ForeignRun):
         return run.status == Status.COMPLETED
     return isinstance(run, Run) and (run.state is State.COMPLETED or run.outcome is Outcome.CANCELLED)

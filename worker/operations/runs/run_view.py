@@ -1,4 +1,4 @@
-"""Reads what a page about one run shows: its row, deadline, explanation and history, by exact keys and ranges."""
+"""Reads what a page about one run shows: its row, deadline, explanation and history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Submits what operators ask for, for the API and the console: the same rules, forecasts and audit events."""
+"""Submits actions for the API and the console: the same rules, forecasts and audit events."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -35,7 +35,7 @@ async def submit_rerun(
     is_dry: bool,
     new_id: Callable[[], str] = random_id,
 ) -> RequestOutcome:
-    """Request another attempt, or with `is_dry` only say what would come of it. Raises `WebProblem`."""
+    """Request another attempt, or with `is_dry` only its forecast. Raises `WebProblem`."""
     if wish.reason in OUR_REASONS:
         raise WebProblem(ProblemType.INVALID, f"the reason {wish.reason!r} is the worker's own; use other words")
     version = await version_for(context, key)
@@ -53,7 +53,7 @@ async def submit_cancel(
     is_dry: bool,
     new_id: Callable[[], str] = random_id,
 ) -> RequestOutcome:
-    """Request that a run is cancelled, or with `is_dry` only say what would come of it. Raises `WebProblem`."""
+    """Request a cancellation, or with `is_dry` only its forecast. Raises `WebProblem`."""
     version = await version_for(context, key)
     requests = requests_by(context, author, is_dry=is_dry, new_id=new_id)
     return await submitted(lambda: requests.cancel(key, version, reason, waive_sla=waive_sla))

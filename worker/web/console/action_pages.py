@@ -1,4 +1,4 @@
-"""Actions on runs and pipelines: a form with a reason, then what will come of it, then the final button."""
+"""Actions on runs and pipelines: a form with a reason, its forecast, and the final button."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The console as one application: its pages, its static files, and how it shares an address with the API."""
+"""The console as one application: its pages and static files, next to the API."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,12 +11,15 @@ from starlette.routing import Route, Router
 from worker.web.asgi import Receive, Scope, Send, WebApp
 from worker.web.console.action_pages import pipeline_action_page, run_action_page
 from worker.web.console.console import Console
+from worker.web.console.deadletters_page import deadletters_page
+from worker.web.console.events_page import events_page
 from worker.web.console.overview_page import OverviewCache, overview_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_page
 from worker.web.console.problem_pages import API
 from worker.web.console.run_page import run_page
 from worker.web.console.sign_in import sign_in
+from worker.web.console.workers_page import workers_page
 from worker.web.problems import ProblemType, WebProblem
 
 ConsolePage: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
@@ -25,6 +28,9 @@ ConsolePage: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 PAGES: Final[dict[str, ConsolePage]] = {
     "/pipelines": pipelines_page,
     "/pipelines/{pipeline}": pipeline_page,
+    "/events": events_page,
+    "/deadletters": deadletters_page,
+    "/workers": workers_page,
     "/signin": sign_in,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
 }

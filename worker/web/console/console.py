@@ -16,7 +16,13 @@ from worker.web.console.static_files import StaticFiles
 from worker.web.console.wording import clock_text, moment_text, plain, status_badge
 from worker.web.guard import CALLER, REQUEST_ID
 
-NAVIGATION: Final = (("", "Overview"), ("pipelines", "Pipelines"))
+NAVIGATION: Final = (
+    ("", "Overview"),
+    ("pipelines", "Pipelines"),
+    ("events", "Events"),
+    ("deadletters", "Dead letters"),
+    ("workers", "Workers"),
+)
 # What a page says after an action, by the member `done` of its query.
 DONE: Final = {
     "rerun": "The rerun is requested: a worker answers within seconds, and the history shows it.",

@@ -1,4 +1,4 @@
-"""Static files of the console: read once, served under their hash, so that a browser keeps each for good."""
+"""Static files of the console: read once, and served under their hash."""
 
 import hashlib
 from dataclasses import dataclass

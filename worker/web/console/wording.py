@@ -1,4 +1,4 @@
-"""How the console shows values: statuses with glyphs, times with their zone, durations, and texts of others."""
+"""How the console shows values: statuses with glyphs, times with zones, and texts of others."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo

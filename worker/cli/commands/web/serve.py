@@ -1,4 +1,4 @@
-"""`interlock web`: serve the HTTP API of a store, in a process of its own."""
+"""`interlock web`: serve the console and the HTTP API of a store, in a process of its own."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def _stop_signal() -> None:
 
 web_app = typer.Typer()
 
-WEB_HELP = f"""Serve the HTTP API on this store, without a worker.
+WEB_HELP = f"""Serve the console and the HTTP API on this store, without a worker.
 
 A worker with INTERLOCK_WEB=HOST:PORT serves the same. On a loopback address anyone who reaches the port may read; on \
 any other address every request needs a token, and the command refuses to start without tokens. Changes always need a \
