@@ -122,7 +122,10 @@ async def pipeline_sensors(
     if not rows and query.cursor is None:
         await require_pipeline(context, pipeline)
     sensors = [sensor for row in rows if (sensor := sensor_of(row))]
-    items = [{"type": "sensor", "pipeline": pipeline, "key": each.key, "data": each.data} for each in sensors]
+    items = [
+        {"type": "sensor", "pipeline": pipeline, "key": each.key, "data": without_secrets(dict(each.data))}
+        for each in sensors
+    ]
     return page(request, items, write_cursor(bound, {"after": str(rows[-1]["SK"])}) if has_more else None)
 
 

@@ -87,7 +87,9 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         plan_is_cut=len(plan) > PLAN_SHOWN,
         sensors=[
             SensorLine(
-                each.key, ", ".join(f"{name} {show(value)}" for name, value in each.data.items()), changed_at(each.data)
+                each.key,
+                ", ".join(f"{name} {show(without_secrets(value, name))}" for name, value in each.data.items()),
+                changed_at(each.data),
             )
             for row in sensors
             if (each := sensor_of(row))

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -150,7 +150,13 @@ def _since(run: ViewedRun | None, now: datetime) -> str:
 def _gates(view: RunView) -> list[GateLine]:
     findings = view.explanation.findings if view.explanation else ()
     return [
-        GateLine(gate_badge(each.passage.word), each.gate.value, each.sentence, each.conditions) for each in findings
+        GateLine(
+            gate_badge(each.passage.word),
+            each.gate.value,
+            each.sentence,
+            [replace(one, seen=without_secrets(one.seen, one.subject.rpartition(".")[2])) for one in each.conditions],
+        )
+        for each in findings
     ]
 
 
