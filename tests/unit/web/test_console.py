@@ -253,6 +253,19 @@ async def test_dead_letters_show_their_reason_and_how_to_replay_them(world: Cons
     assert "1 dead letters" in await page(world, "/")
 
 
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_secrets_in_a_sensor_are_on_no_page_and_in_no_command(world: ConsoleWorld) -> None:
+    data = {"status": "complete", "rows": 950, "password": "hunter2-and-more"}
+    await Sensors(world.tables).put(PipelineId("orders-daily"), f"orders-export#{YESTERDAY}", data)
+
+    shown = [await page(world, path) for path in (WAITING, "/pipelines/orders-daily")]
+
+    assert [text for text in shown if "hunter2" in text] == []
+    assert "interlock sensor put orders-daily orders-export" not in shown[0]
+
+
 # --- hostile text -----------------------------------------------------------------------------------------------------
 
 
