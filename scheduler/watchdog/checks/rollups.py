@@ -15,7 +15,8 @@ SETTLED_AFTER: Final = timedelta(minutes=15)  # an index lags, and a commit of t
 LOOK_AGAIN: Final = timedelta(minutes=15)
 BEGIN: Final = timedelta(days=90)  # how far back the rollups of a store go that had none
 DAYS_MAX: Final = 4  # in one pass
-EARLIER_MAX: Final = 2  # of those before the first rollup, each time it looks
+EARLIER_EVERY: Final = timedelta(hours=1)
+EARLIER_MAX: Final = 4  # of those before the first rollup, each time: 90 days take a day
 STALE_MAX: Final = 32
 
 _NOTHING: Final[Sequence[Finding]] = ()
@@ -31,6 +32,7 @@ class RollupCheck:
     def __init__(self, tables: Tables) -> None:
         self._tables, self._rollups = tables, RunRollups(tables)
         self._look_at: datetime | None = None
+        self._earlier_at: datetime | None = None
 
     async def due(self, now: datetime) -> Sequence[Finding]:
         if self._look_at is not None and now < self._look_at <= now + LOOK_AGAIN:
@@ -40,21 +42,32 @@ class RollupCheck:
         is_done = len(days) <= DAYS_MAX and len(stale) < STALE_MAX
         self._look_at = now + LOOK_AGAIN if is_done else None
         findings = [_finding(f"the rollup of {each.day} is stale", partial(self._renew, each, now)) for each in stale]
-        some = days[:DAYS_MAX] or _earlier_days(progress, now)
+        some = days[:DAYS_MAX] or self._earlier_days(progress, now)
         if some:
             sentence = f"the rollups of {some[0]} to {some[-1]} are due"
             findings.append(_finding(sentence, partial(self._write, some, progress, now)))
         return findings
 
+    def _earlier_days(self, progress: RollupProgress | None, now: datetime) -> list[date]:
+        """Return a few days before the first rollup, once an hour: a new scheduler has more urgent work."""
+        if self._earlier_at is None:
+            self._earlier_at = now + EARLIER_EVERY
+            return []
+        if progress is None or now < self._earlier_at <= now + EARLIER_EVERY:
+            return []
+        self._earlier_at = now + EARLIER_EVERY
+        earlier = (progress.first - timedelta(days=number) for number in range(1, EARLIER_MAX + 1))
+        return [day for day in earlier if day >= (now - BEGIN).astimezone(UTC).date()]
+
     async def _write(self, days: Sequence[date], progress: RollupProgress | None, now: datetime) -> None:
-        """Write the rollups of closed days in order; a crash in between repeats a day, with the same result."""
+        """Write the rollups of closed days in order; a crash in between repeats them, with the same result."""
+        reached = progress
         for day in days:
             for bucket in range(keys.STATUS_BUCKETS):
                 await self._save(day, bucket, now, even_empty=False)
-            reached = _extended(progress, day)
-            if not await self._rollups.advance(progress, reached):
-                return  # another scheduler is writing them
-            progress = reached
+            reached = _extended(reached, day)
+        if reached is not None:
+            await self._rollups.advance(progress, reached)  # or another scheduler did: it wrote the same
 
     async def _renew(self, stale: StaleRollup, now: datetime) -> None:
         await self._save(stale.day, stale.bucket, now, even_empty=True)
@@ -82,13 +95,6 @@ def _due_days(progress: RollupProgress | None, now: datetime) -> list[date]:
     # After an outage longer than the window, the days in between stay without rollups.
     first = max((now - BEGIN).astimezone(UTC).date(), progress.last + timedelta(days=1))
     return [first + timedelta(days=number) for number in range((closed - first).days + 1)]
-
-
-def _earlier_days(progress: RollupProgress | None, now: datetime) -> list[date]:
-    if progress is None:
-        return []
-    earlier = (progress.first - timedelta(days=number) for number in range(1, EARLIER_MAX + 1))
-    return [day for day in earlier if day >= (now - BEGIN).astimezone(UTC).date()]
 
 
 def _finding(sentence: str, act: Callable[[], Awaitable[None]]) -> Finding:
