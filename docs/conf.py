@@ -55,5 +55,6 @@ def setup(app: Any) -> dict[str, bool]:  # noqa: ANN401
     app.connect("source-read", _read)
     return {"parallel_read_safe": True}
 
+
 # Blocks of commands show their output too, which is no shell: an apostrophe in it is no unclosed string.
 suppress_warnings = ["misc.highlighting_failure"]

@@ -69,7 +69,7 @@ class TerminalWorker:
         """What it said about the run, without colours and times."""
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)
         found = re.findall(rf"^\d\d:\d\d:\d\d  {NAME}  (.*?)\r?$", plain, re.MULTILINE)
-        return [line for line in found if not line.startswith("begins late")]  # the sensor came before the worker
+        return [line for line in found if not line.startswith("starts late")]  # the sensor came before the worker
 
     def until(self, text: str) -> None:
         deadline = time.monotonic() + PATIENCE_S

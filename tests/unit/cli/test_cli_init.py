@@ -124,7 +124,7 @@ def test_what_it_creates_waits_runs_and_completes_with_a_real_worker(tmp_path: P
 
         assert "which is not at least 1000" in until(waits, "a run that waits")
         assert shell.run("interlock sensor put orders orders-export status=complete rows=1200")[0] == 0
-        worker.lines_until("JOB_COMPLETED")
+        worker.lines_until("completed in")
         output = shell.run("cat interlock.db-jobs/*/output.log")[1]
         assert worker.stop() == 0
     finally:

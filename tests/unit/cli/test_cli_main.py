@@ -20,7 +20,7 @@ from worker.store.table import Tables
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
-    "runs": ["list", "show", "stats", "inputs"],
+    "runs": ["list", "show", "stats", "inputs", "rerun", "cancel", "delete"],
     "store": ["init", "check", "migrate", "stats"],
     "pipelines": ["push", "list", "show", "remove"],
     "sensor": ["put", "get", "list", "remove"],
@@ -28,9 +28,12 @@ GROUPS = {
 PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
-    "Cancel", "Check", "Compare", "Create", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print", "Process",
-    "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take", "Watch", "Write",
+    "Cancel", "Check", "Compare", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print",
+    "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take",
+    "Watch", "Write",
 }  # fmt: skip
+# They change runs that failed or are active; a page of the docs shows them at work, and a test runs it.
+CHANGING_RUNS = {"runs rerun", "runs cancel", "runs delete"}
 IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
 
 
@@ -47,7 +50,7 @@ def test_commands_stand_by_what_they_are_for() -> None:
     page = interlock("--help").stdout.partition("─ Options ")[2]
     panels = dict.fromkeys(re.findall(r"^╭─ (.+?) ─", page, re.MULTILINE))
     shown = {
-        panel: tuple(re.findall(r"^│ (\w+)", page.partition(f"─ {panel} ")[2].partition("╰")[0], re.MULTILINE))
+        panel: tuple(re.findall(r"^│ ([\w-]+)", page.partition(f"─ {panel} ")[2].partition("╰")[0], re.MULTILINE))
         for panel in panels
     }
 
@@ -108,7 +111,7 @@ async def a_run_to_show(tables: Tables) -> None:
         await Runs(tables).save(a_stored_run(State.COMPLETED, "", key=key))
 
 
-@pytest.mark.parametrize("command", IN_GROUPS)
+@pytest.mark.parametrize("command", [command for command in IN_GROUPS if command not in CHANGING_RUNS])
 def test_each_help_page_about_the_store_gives_examples_that_work(command: str, here: Path) -> None:
     shutil.copytree(EXAMPLES, here / "pipelines")
     (here / "sensor.json").write_text('{"rows": 1200}')

@@ -4,7 +4,7 @@ from dataclasses import MISSING, fields, replace
 from datetime import timedelta
 
 from tests.support.builders.values import HANDLE, HOUR, KEY, ME, NEW, NOON, OLD, a_watch
-from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import AfterStop, EarlierAttempt, FailureCategory, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import Verdict
 from worker.store.repos.run_rows import run_from_row, run_to_row
 from worker.store.repos.sla_watches import watch_from_row, watch_to_row
@@ -40,6 +40,24 @@ FULL = Run(
     rerun_reason="manual",
     outcome=Outcome.FAILED,
     reason="out of memory",
+    origin="sensor",
+    pipeline_owner="commerce",
+    job_type="glue",
+    started_at=NOON - HOUR,
+    category=FailureCategory.TRANSIENT,
+    attempts=(
+        EarlierAttempt(
+            number=2,
+            job_type="glue",
+            job="jr_1",
+            url="https://example.com/jr_1",
+            started_at=NOON - 2 * HOUR,
+            ended_at=NOON - HOUR,
+            outcome="failed",
+            category=FailureCategory.TIMEOUT,
+            reason="too slow",
+        ),
+    ),
 )
 
 

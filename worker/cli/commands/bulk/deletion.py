@@ -16,7 +16,7 @@ from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.operations.operator_actions import Requester
-from worker.operations.pipelines.lookup import version_of
+from worker.operations.pipelines.lookup import suggestion, version_of
 from worker.operations.runs.deletion import DeletionOutcome, DeletionSpec, RunDeletion
 from worker.store.table import StaleWrite, Tables
 
@@ -80,7 +80,8 @@ async def _run_key(tables: Tables, pipeline: PipelineId, schedule: str | None, p
         return RunKey(pipeline, ScheduleId(schedule), period)
     version = await version_of(tables, pipeline)
     if version is None:
-        raise ConfigError(f"there is no pipeline {pipeline} in the store; to delete its old run, add --schedule ID")
+        hint = await suggestion(tables, pipeline) or "to delete its old run, add --schedule ID"
+        raise ConfigError(f"there is no pipeline {pipeline} in the store; {hint}")
     return RunKey(pipeline, chosen_schedule(version.pipeline, None).id, period)
 
 

@@ -19,6 +19,7 @@ from worker.cli.commands.runs.filters import (
     Until,
     bad_filter_is_misuse,
     filter_of,
+    say_if_unknown,
 )
 from worker.cli.terminal.arguments import read_reason
 from worker.cli.terminal.authors import AsWho, author_of
@@ -67,6 +68,8 @@ async def run_bulk(screen: Screen, access: StoreAccess, command: BulkCommand) ->
         if interrupted is not None:
             return await _continue(screen, access, tables, interrupted, command)
         selection = given or await _selected(tables, access, command)
+        if not selection.runs and (code := await say_if_unknown(screen, tables, command.runs)) is not None:
+            return code
         requests = BulkRequests(tables, access.clock, command.by)
         forecasts = await requests.preview(selection.runs, command.wanted)
         show_preview(screen, forecasts, selection, command)
@@ -221,6 +224,7 @@ Exit codes:
   0  requested for every selected run, or previewed with --dry-run
   1  some or all were rejected; the output says why
   2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
   3  the store does not answer: run the command again, and it continues
 """
 
