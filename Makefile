@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -23,6 +23,7 @@ demo: $(VENV)/.runtime ## see Interlock at work, on this machine alone
 
 test: ## everything that must be green before a change lands
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready
+	@$(MAKE) --no-print-directory $(VENV)/browser/.ready
 	@$(MAKE) --no-print-directory lint
 # Together: the checker of types computes while tests wait.
 	@$(MAKE) --no-print-directory -j2 types unit
@@ -64,6 +65,9 @@ CAMPAIGN_FILE ?= simulated.jsonl
 simulate-campaign: $(VENV)/.dev ## thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
 	$(BIN)/python -m tests.simulation.campaign --seed $(SEED) --seeds $(CAMPAIGN_SEEDS) --processes $(PROCESSES) --file $(CAMPAIGN_FILE)
 
+test-browser: $(VENV)/.dev $(VENV)/browser/.ready ## the console in a real Chromium, every page and theme; fails without one
+	BROWSER_TESTS=all $(BIN)/pytest tests/browser
+
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local
 
@@ -73,7 +77,13 @@ test-streams-local: $(VENV)/.dev ## the stream adapters on DynamoDB Local and ki
 test-airflow: $(VENV)/.dev ## the contract suite on real Airflows, 2 and 3 (fetches both; takes minutes)
 	$(BIN)/python -m tests.real_airflow
 
-deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
+deploy-check: $(VENV)/.dev # A Chromium for the console's tests: the machine's, else one from npm's registry, which needs neither root nor Node.
+# Without one those tests are skipped, so nothing fails here.
+$(VENV)/browser/.ready: tests/support/browser/fetch.py | $(VENV)/.dev
+	@$(BIN)/python -m tests.support.browser.fetch
+	@mkdir -p $(@D) && touch $@
+
+$(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
 	$(BIN)/python -m tests.deploy.check
 
 fix: $(VENV)/.dev ## format, and mend what the linter can mend
@@ -89,7 +99,7 @@ docs: $(VENV)/docs/.ready ## build the site of the docs into build/docs; a broke
 diagrams: $(VENV)/.dev ## draw the diagrams of the docs from the code
 	$(BIN)/python -m docs.diagrams.draw
 
-screenshots: $(VENV)/.dev ## the console's pictures in docs/images (needs Chromium)
+screenshots: $(VENV)/.dev $(VENV)/browser/.ready ## the console's pictures in docs/images, from the demo's store (needs Chromium)
 	$(BIN)/python -m tests.support.pages.screenshots
 
 bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
@@ -122,6 +132,12 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@echo "installing what its tests need"
 	@$(call install,$(BIN)/python,-r requirements/dev.txt)
 	@touch $@
+
+# A Chromium for the console's tests: the machine's, else one from npm's registry, which needs neither root nor Node.
+# Without one those tests are skipped, so nothing fails here.
+$(VENV)/browser/.ready: tests/support/browser/fetch.py | $(VENV)/.dev
+	@$(BIN)/python -m tests.support.browser.fetch
+	@mkdir -p $(@D) && touch $@
 
 $(VENV)/emulators/.ready $(VENV)/deploy/.ready $(VENV)/docs/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
 	@echo "installing $<"

@@ -6,7 +6,6 @@ FastAPI and uvicorn are loaded only where something is served: they take longer 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final
 
 from worker.app.dependencies import OutputDeps
 from worker.config.settings import GROUP, WEB, WEB_TOKENS, Settings
@@ -23,8 +22,6 @@ from worker.telemetry.meters import Meters
 from worker.web.access import AccessMode, AccessRules, parse_tokens
 from worker.web.addresses import Address, parse_address
 from worker.web.health import HealthPages, HealthProblem, WorkerHealth
-
-DEFAULT_LISTEN: Final = "127.0.0.1:8040"
 
 _log = logger()
 

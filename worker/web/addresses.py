@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Final
 
 from worker.core.errors import ConfigError
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8040"
 
 
 @dataclass(frozen=True, slots=True)

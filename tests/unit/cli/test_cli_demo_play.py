@@ -157,6 +157,24 @@ def test_people_were_told_of_each_end_once(played: Played) -> None:
     assert len([line for line in lines if "JOB_FAILED" in line]) == 1
 
 
+async def test_what_is_made_up_is_marked_and_left_as_it_is(played: Played, tables: Tables) -> None:
+    failed = await Runs(tables).load(run_of("ledger-close", played.day))
+    waiting = await Runs(tables).load(run_of("fraud-scores", played.day))
+    sent = [
+        each.event.type
+        for pipeline in ("ledger-close", "fraud-scores", "customer-snapshot")
+        for each in await Events(tables).latest(pipeline)
+        if each.out or not each.event.detail.get("demo")
+    ]
+
+    assert isinstance(failed, Run)
+    assert (failed.state, failed.attempt, failed.origin) == (State.FAILED_FINAL, 3, "demo")
+    assert isinstance(waiting, Run)
+    assert (waiting.state, waiting.attempt, waiting.origin) == (State.EVALUATING, 1, "demo")
+    assert sent == []
+    assert "interlock web" in played.output
+
+
 async def test_a_waiting_run_is_left_to_explore(played: Played, tables: Tables) -> None:
     third = f"{played.day}T02"
     run = await Runs(tables).load(run_of("bronze-orders", third))

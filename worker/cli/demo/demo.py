@@ -4,10 +4,13 @@ import asyncio
 import os
 import shlex
 import shutil
+import socket
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, chdir, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TextIO, cast
 
@@ -17,17 +20,21 @@ from consumers.alerts.console import WriteLine
 from consumers.outbox.severities import Severity
 from worker.cli.commands.push import PushRequest, run_push
 from worker.cli.commands.status import StatusRequest, show_status
+from worker.cli.commands.web.serve import stop_signal
 from worker.cli.demo.acts import BRONZE, GOLD, PIPELINES, Play
 from worker.cli.demo.folder import ALERTS, LOG, STORE, FolderRequest, jobs_path, make_folder
+from worker.cli.demo.history import write_history
+from worker.cli.demo.past_runs import DAYS
 from worker.cli.demo.stage import NotInTime, Stage, short_name
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.files import Sources
 from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, told
-from worker.config.settings import read_settings
+from worker.config.settings import WEB, read_settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.runtime.logs import configure_logs
+from worker.web.addresses import DEFAULT_LISTEN
 
 INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and watches on afterwards.
 
@@ -37,7 +44,17 @@ reports them by sensors. All the rest is the worker's doing, the one that `inter
 """
 
 
-async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
+class ConsoleWish(StrEnum):
+    """ConsoleWish says whether the demo's worker serves the console: not, during the demo, or until Ctrl-C."""
+
+    NONE = "none"
+    DURING = "during"
+    UNTIL_STOPPED = "until stopped"
+
+
+async def run_demo(
+    screen: Screen, clock: Clock, request: FolderRequest, console: ConsoleWish = ConsoleWish.NONE
+) -> int:
     """Run the demo in a directory of its own. Raises `ConfigError` if the directory cannot be used."""
     folder = make_folder(screen, request)
     if folder is None:
@@ -45,7 +62,7 @@ async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
         return Exit.PROBLEMS
     with _inside(folder) as written:
         configure_logs(written.log, clock)
-        return await _play(screen, StoreAccess(url=f"sqlite:///{STORE}", clock=clock), written)
+        return await _play(screen, StoreAccess(url=f"sqlite:///{STORE}", clock=clock), written, console)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +81,22 @@ def _inside(folder: Path) -> Generator[_Written]:
         yield _Written(folder=folder, log=log, alerts=alerts)
 
 
-async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
+async def _play(screen: Screen, access: StoreAccess, written: _Written, console: ConsoleWish) -> int:
     day = access.clock.now().date() - timedelta(days=1)
+    listen = free_address() if console is not ConsoleWish.NONE else ""
     await _begin(screen, access, written.folder)
     try:
-        async with _working(access, written.alerts), access.tables() as tables:
+        async with _working(access, written.alerts, listen), access.tables() as tables:
+            if listen:
+                screen.line(f"\nThe console is on http://{listen} while the demo plays.", style="bold")
             stage = Stage(screen, access, tables, PIPELINES)
             play = Play(stage, day)
             await _perform(stage, play)
+            if console is ConsoleWish.UNTIL_STOPPED:
+                show_highlights(screen, stage, play)
+                screen.line(f"\nThe console stays on http://{listen} until Ctrl-C.", style="bold")
+                await stop_signal()
+                return Exit.DONE
     except NotInTime as late:
         screen.remark(f"{late}; the machine may be very busy, or this is a mistake in Interlock", "red")
         screen.remark(f"    {written.folder / LOG} shows what the worker did")
@@ -85,6 +110,20 @@ async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
     return Exit.DONE
 
 
+def free_address() -> str:
+    """Return the console's usual address, or one with another port if that is taken."""
+    host, _, port = DEFAULT_LISTEN.partition(":")
+    for number in (int(port), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, number))
+            except OSError:
+                continue
+            return f"{host}:{probe.getsockname()[1]}"
+    raise ConfigError(f"no port of {host} is free for the console; use --no-web")
+
+
 async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
     screen.line(INTRODUCTION)
     screen.line(f"$ cd {shlex.quote(str(folder))}", style="bold")
@@ -93,6 +132,11 @@ async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
     sources = Sources(paths=[Path("pipelines")], today=access.clock.now().date())
     if await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None))) != Exit.DONE:
         raise ConfigError("the demo's own pipelines are not valid, so the package is damaged; install it again")
+    async with access.tables() as tables:
+        runs = await write_history(tables, access.clock.now())
+    screen.line(
+        f"\n{runs} runs of the last {DAYS} days are made up, so that there is something to look at.", style="dim"
+    )
 
 
 async def _perform(stage: Stage, play: Play) -> None:
@@ -103,8 +147,8 @@ async def _perform(stage: Stage, play: Play) -> None:
 
 
 @asynccontextmanager
-async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
-    """Run a worker during the demo, built as `interlock run` builds it.
+async def _working(access: StoreAccess, alerts: TextIO, listen: str) -> AsyncGenerator[None]:
+    """Run a worker during the demo, built as `interlock run` builds it. `listen` is the console's address, or "".
 
     Raises the first error of the worker or of the demo.
     """
@@ -113,7 +157,8 @@ async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
     from worker.app.embedded import Options  # noqa: PLC0415
 
     options = Options(
-        settings=read_settings({}, store=access.url),  # the demo must not depend on the environment
+        # The demo must not depend on the environment.
+        settings=read_settings({WEB: listen} if listen else {}, store=access.url),
         environment={**os.environ, "PATH": jobs_path()},
         write_alert=_writing(alerts),
         digest_every=None,
@@ -163,6 +208,7 @@ def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
         (f"interlock history {GOLD} {day}", "everything recorded about a run"),
         (f"interlock explain {BRONZE} {day}T02", "why the last one waits"),
         ("interlock events --type JOB_FAILED", f"list events; {ALERTS} has the alerts that people get"),
+        ("interlock web", f"the console, on http://{DEFAULT_LISTEN} until Ctrl-C"),
         ("interlock run", "a worker, until Ctrl-C; then, in another shell, complete the waiting run:"),
     ):
         screen.line(f"  {command:<46}  # {comment}")
@@ -199,8 +245,22 @@ def demo(
         typer.Option("--dir", metavar="DIR", help="Directory for the demo.", show_default="./interlock-demo"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace an earlier demo without asking.")] = False,
+    web: Annotated[
+        bool | None,
+        typer.Option(
+            "--web/--no-web",
+            help="Serve the console, and keep it after the demo until Ctrl-C.",
+            show_default="only during the demo, on a terminal",
+        ),
+    ] = None,
 ) -> None:
     screen = Screen()
     clock: Clock = context.obj
     request = FolderRequest(directory=directory, consent=Consent.by_option(yes))
-    raise typer.Exit(told(screen, lambda: run_demo(screen, clock, request)))
+    raise typer.Exit(told(screen, lambda: run_demo(screen, clock, request, _console(web))))
+
+
+def _console(wish: bool | None) -> ConsoleWish:
+    if wish is None:
+        return ConsoleWish.DURING if sys.stdout.isatty() else ConsoleWish.NONE
+    return ConsoleWish.UNTIL_STOPPED if wish else ConsoleWish.NONE

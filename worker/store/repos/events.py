@@ -40,6 +40,11 @@ def event_write(event: Event) -> Put:
     return _put(event, out=True)
 
 
+def unsent_event_write(event: Event) -> Put:
+    """Build the write of an event that is only a record: the relay sends it to nobody."""
+    return _put(event, out=False)
+
+
 def event_of(row: Row) -> StoredEvent | None:
     """Parse an event from its row or its image in a change record; None if the row is not an event."""
     at = keys.stamp_of(str(row["SK"]))
@@ -66,7 +71,7 @@ class Events:
     async def put_foreign(self, event: Event) -> bool:
         """Store a foreign event, which is not sent again; return False if it already exists."""
         try:
-            await self._tables.commit(_put(event, out=False))
+            await self._tables.commit(unsent_event_write(event))
         except StaleWrite:
             return False
         return True

@@ -14,6 +14,7 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.settings import Settings, read_settings
 from worker.runtime.logs import configure_logs
+from worker.web.addresses import DEFAULT_LISTEN
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -22,7 +23,7 @@ async def run_web(screen: Screen, access: StoreAccess, listen: str | None) -> in
     """Serve until a stop signal."""
     configure_logs(sys.stderr, access.clock)
     # The wiring loads the AWS libraries and the web framework: that takes longer than most commands take in total.
-    from worker.app.web import DEFAULT_LISTEN, NoWorker, open_web  # noqa: PLC0415
+    from worker.app.web import NoWorker, open_web  # noqa: PLC0415
     from worker.telemetry.meters import Meters  # noqa: PLC0415
 
     settings = _listening(read_settings(os.environ, store=access.url), listen, DEFAULT_LISTEN)
@@ -30,7 +31,7 @@ async def run_web(screen: Screen, access: StoreAccess, listen: str | None) -> in
         tables = await stack.enter_async_context(access.tables())
         served = await open_web(stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=Meters())
         screen.remark(f"serving {access.admin.place} on http://{served}; stop with Ctrl-C")
-        await _stop_signal()
+        await stop_signal()
     return Exit.DONE
 
 
@@ -38,7 +39,8 @@ def _listening(settings: Settings, listen: str | None, default: str) -> Settings
     return replace(settings, web=replace(settings.web, listen=listen or settings.web.listen or default))
 
 
-async def _stop_signal() -> None:
+async def stop_signal() -> None:
+    """Wait until the process is asked to stop."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stopping.set)

@@ -1,0 +1,77 @@
+"""Fetches a headless Chromium that needs no root and no system library: `python -m tests.support.browser.fetch`.
+
+The package on npm's registry holds the program itself, compressed; neither Node nor npm is needed. It is fetched only
+where the PATH has no Chromium, because it takes 70 MB.
+"""
+
+import hashlib
+import io
+import platform
+import shutil
+import ssl
+import sys
+import tarfile
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+import brotli
+
+from tests.support.browser.chromium import FETCHED, find_chromium
+
+URL: Final = "https://registry.npmjs.org/@sparticuz/chromium/-/chromium-153.0.0.tgz"  # MIT; Chromium itself: BSD
+SHA256: Final = "20e5656fcdcf4118ede85edfb9d6bb9cc1bbb7ffb8b75622fffbcf36a835c3c0"
+BYTES_MAX: Final = 100_000_000
+FONTS: Final = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><dir>{folder}/fonts</dir><dir>/usr/share/fonts</dir><cachedir>{folder}/cache</cachedir></fontconfig>
+"""
+
+
+def main() -> None:
+    found = find_chromium()
+    if found is not None:
+        print(f"the console's tests use {found.path}")
+        return
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        print("no Chromium is packaged for this machine; install one, or the console's browser tests are skipped")
+        return
+    try:
+        content = fetch()
+    except OSError as error:
+        print(f"no Chromium could be fetched ({error}); the console's browser tests are skipped")
+        return
+    unpack(content, FETCHED)
+    print(f"the console's tests use {FETCHED / 'chromium'}")
+
+
+def fetch() -> bytes:
+    with urllib.request.urlopen(URL, timeout=60, context=ssl.create_default_context()) as response:
+        content = response.read(BYTES_MAX)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256:
+        raise OSError(f"{URL} has the SHA-256 {digest}, expected {SHA256}")
+    return content
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(content)) as package:
+        for name in ("al2023.tar", "fonts.tar", "swiftshader.tar"):
+            with tarfile.open(fileobj=io.BytesIO(_part(package, name))) as part:
+                part.extractall(folder, filter="data")
+        unfinished = folder / "unfinished"
+        unfinished.write_bytes(_part(package, "chromium"))
+    unfinished.chmod(0o755)
+    (folder / "fonts.conf").write_text(FONTS.format(folder=folder))
+    shutil.move(unfinished, folder / "chromium")  # last: a fetch that was interrupted leaves no program
+
+
+def _part(package: tarfile.TarFile, name: str) -> bytes:
+    member = package.extractfile(f"package/bin/{name}.br")
+    assert member is not None, f"{URL} has no {name}"
+    return bytes(brotli.decompress(member.read()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+if __name__ == "__main__":
+    main()
