@@ -1,7 +1,7 @@
 """Queries of runs on every backend: the lists follow every change of a run, and pages read no more than they say."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
@@ -13,7 +13,8 @@ from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import EarlierAttempt, FailureCategory, Outcome, Run, State
 from worker.core.sla.state import Verdict
-from worker.core.statistics.rollup import Cell, RunTally
+from worker.core.statistics.rollup import NO_HOUR, Cell, RunTally
+from worker.core.statistics.views import View
 from worker.operations.runs.active_search import BUCKET_ROWS
 from worker.operations.runs.cursors import BadCursor, write_cursor
 from worker.operations.runs.run_detail import RunDetails
@@ -197,6 +198,25 @@ async def test_a_forged_cursor_is_rejected_or_only_begins_elsewhere(tables: Tabl
         assert page.records == []
 
 
+async def test_views_of_a_range_of_days_are_read_back(tables: Tables) -> None:
+    first, rollups = date(2031, 1, 30), RunRollups(tables)  # days of which no other test has views
+    tally = RunTally(runs=2, deadlines=1, met=1, durations={70: 2})
+    cells = [{Cell("orders", owner, 7, "completed", "succeeded"): tally} for owner in ("a", "b")]
+    for number in (0, 1, 3):
+        await rollups.save_views(first + timedelta(days=number), cells, NOW)
+
+    totals = await rollups.views(View.TOTALS, first + timedelta(days=1), first + timedelta(days=4))
+    owners = await rollups.views(View.OWNERS, first, first)
+
+    both = RunTally(runs=4, deadlines=2, met=2, durations={70: 4})
+    assert totals == {
+        first + timedelta(days=number): {Cell("", "", NO_HOUR, "completed", "succeeded"): both} for number in (1, 3)
+    }
+    assert owners == {
+        first: {Cell("", owner, NO_HOUR, "completed", "succeeded"): tally for owner in ("a", "b")},
+    }
+
+
 async def test_rollups_are_read_back_and_their_progress_has_one_writer(tables: Tables) -> None:
     day, rollups = (NOW - timedelta(days=1)).date(), RunRollups(tables)
     cell = Cell(pipeline=a_name(), owner="o", hour=23, status="failed", outcome="failed")
@@ -211,7 +231,7 @@ async def test_rollups_are_read_back_and_their_progress_has_one_writer(tables: T
     assert stale is not None
     await tables.commit(stale)
 
-    assert {cell: tally} in await rollups.of_day(day)
+    assert {cell: tally} in (await rollups.of_day(day) or [])
     assert (first, second) == (True, False)
     assert stale.row["token"] in [each.token for each in await rollups.stale(100)]
 

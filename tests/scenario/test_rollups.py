@@ -1,5 +1,6 @@
 """Daily rollups: written once a day is closed, again when a run of it changes, and equal to the runs themselves."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -7,18 +8,21 @@ import pytest
 from scheduler.watchdog.checks.rollups import RollupCheck
 from tests.support.clock.manual import NOON, ManualClock
 from worker.core.errors import RetryLater
+from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import Outcome, Run, State
 from worker.core.sla.state import SlaWatch, Verdict
+from worker.core.statistics.views import View
 from worker.core.time.periods import Period
 from worker.operations.runs.run_filter import BadFilter, RunFilter
-from worker.operations.runs.statistics import Dimension, RunStatistics, StatisticsPage
+from worker.operations.runs.statistics import GROUPS_MAX, Dimension, RunStatistics, StatisticsPage
 from worker.store.repos.run_rollups import RunRollups, stale_write
+from worker.store.repos.run_rows import run_to_row
 from worker.store.repos.runs import Runs, run_key
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import Delete, TableName, Write
+from worker.store.table import Delete, Key, Page, Put, TableName, Write
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 ALL = (Dimension.PIPELINE, Dimension.OWNER, Dimension.OUTCOME, Dimension.DAY, Dimension.HOUR)
@@ -142,7 +146,7 @@ async def test_a_day_is_rolled_up_once_and_only_after_it_is_closed() -> None:
     assert too_early is not None
     assert after is not None
     assert (before.last, too_early.last, after.last) == (date(2026, 3, 2), date(2026, 3, 2), date(2026, 3, 3))
-    [cells] = await RunRollups(tables).of_day(date(2026, 3, 3))
+    [cells] = await RunRollups(tables).of_day(date(2026, 3, 3)) or []
     assert [(cell.pipeline, cell.hour, tally.runs) for cell, tally in cells.items()] == [("late", 23, 1)]
 
 
@@ -226,6 +230,120 @@ async def test_statistics_reject_what_rollups_do_not_know() -> None:
 
     with pytest.raises(BadFilter, match="error or deadline"):
         await RunStatistics(tables).of(RunFilter(error="timeout"), clock.now())
+
+
+async def save_all(tables: SqliteTables, runs: list[Run]) -> None:
+    for run in runs:
+        await Runs(tables).save(run)
+
+
+class CountedTables(SqliteTables):
+    """Counts the rows that queries return."""
+
+    rows = 0
+
+    async def query(self, *args: object, **kwargs: object) -> Page:
+        page = await super().query(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+        self.rows += len(page.rows)
+        return page
+
+
+@pytest.mark.parametrize("runs_a_day", [2, 60])
+async def test_closed_days_cost_a_row_each_however_many_runs_they_had(runs_a_day: int) -> None:
+    clock = ManualClock()
+    tables = CountedTables.in_memory(clock)
+    assert isinstance(tables, CountedTables)
+    await tables.start()
+    days = range(1, 9)
+    await save_all(
+        tables,
+        [a_run(f"p{day}-{number}", NOON - day * DAY) for day in days for number in range(runs_a_day)],
+    )
+    await look_until_done(tables, clock)
+    tables.rows = 0
+
+    page = await RunStatistics(tables).of(RunFilter(since="8d"), clock.now())
+
+    assert page.total.runs == len(days) * runs_a_day
+    assert (page.rollup_rows, tables.rows) == (8, 8)
+
+
+BY = [(), (Dimension.HOUR,), (Dimension.OWNER,), (Dimension.OWNER, Dimension.HOUR), (Dimension.PIPELINE,), ALL]
+
+
+@pytest.mark.parametrize("by", BY, ids=str)
+@pytest.mark.parametrize("owner", ["", "finance"])
+@pytest.mark.parametrize("pipeline", ["", "a*"])
+async def test_every_view_gives_what_the_lists_give(by: tuple[Dimension, ...], owner: str, pipeline: str) -> None:
+    tables, clock = await a_store()
+    await history(tables)
+    wanted = RunFilter(since="5d", until="7h", owner=owner, pipeline=pipeline)
+    from_lists = await RunStatistics(tables).of(wanted, clock.now(), by)
+
+    await look_until_done(tables, clock)
+    found = await RunStatistics(tables).of(wanted, clock.now(), by)
+
+    assert found.rollup_rows > 0
+    assert (list(found.records), found.total) == (list(from_lists.records), from_lists.total)
+
+
+@pytest.mark.parametrize("damage", ["lost views", "damaged views", "damaged rollup"])
+async def test_statistics_survive_lost_and_damaged_sums(damage: str) -> None:
+    tables, clock = await a_store()
+    await history(tables)
+    await look_until_done(tables, clock)
+    expected = await stats(tables, clock)
+    for number in range(8):
+        day = (NOON - number * DAY).date()
+        for view in View:
+            row = {"PK": keys.rollup_view_pk(view), "SK": day.isoformat(), "cells": b"no cells"}
+            key = Key(keys.rollup_view_pk(view), day.isoformat())
+            await tables.commit(
+                Delete(TableName.CONTROL, key) if damage == "lost views" else Put(TableName.CONTROL, row)
+            )
+        if damage == "damaged rollup":
+            row = {"PK": keys.rollup_pk(day), "SK": keys.rollup_sk(0), "cells": b"no cells"}
+            await tables.commit(Put(TableName.CONTROL, row))
+
+    page = await stats(tables, clock)
+
+    assert (list(page.records), page.total) == (list(expected.records), expected.total)
+
+
+async def test_groups_beyond_the_bound_are_summed_up_as_one() -> None:
+    tables, clock = await a_store()
+    names = [f"p{number:04d}" for number in range(GROUPS_MAX + 5)]
+    rows = [run_to_row(a_run(name, NOON - HOUR)) for name in names]
+    for some in range(0, len(rows), 100):
+        await tables.commit(*(Put(TableName.CONTROL, row) for row in rows[some : some + 100]))
+    second = replace(a_run(names[-1], NOON - HOUR), key=replace(a_run(names[-1], NOON).key, schedule=ScheduleId("b")))
+    await Runs(tables).save(second)
+
+    page = await RunStatistics(tables).of(RunFilter(), clock.now(), (Dimension.PIPELINE,))
+
+    assert len(page.records) == GROUPS_MAX
+    assert page.records[-1].group == {"pipeline": "*"}
+    assert (page.records[-1].runs, page.others) == (6, 6)
+    assert names[-1] in {record.group["pipeline"] for record in page.records}  # it has the most runs
+    assert sum(record.runs for record in page.records) == page.total.runs == len(names) + 1
+    assert page.is_counted
+    assert not page.is_complete
+
+
+async def test_a_process_that_keeps_statistics_lists_the_current_day_once_in_a_while() -> None:
+    tables, clock = await a_store()
+    kept = RunStatistics(tables, kept=timedelta(seconds=5))
+    await Runs(tables).save(a_run("a", NOON))
+    first = await kept.of(RunFilter(since="1h"), clock.now())
+    await Runs(tables).save(a_run("b", NOON))
+
+    clock.advance(timedelta(seconds=4))
+    second = await kept.of(RunFilter(since="1h"), clock.now())
+    clock.advance(timedelta(seconds=1))
+    third = await kept.of(RunFilter(since="1h"), clock.now())
+
+    assert (first.total.runs, second.total.runs, third.total.runs) == (1, 1, 2)
+    assert second.listed_rows == 0
 
 
 async def test_hours_of_utc_bound_the_window() -> None:

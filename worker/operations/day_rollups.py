@@ -1,22 +1,23 @@
 """Sums up the runs that ended on a day, from the lists of that day and their deadlines."""
 
 from collections.abc import Sequence
-from datetime import UTC, date
+from datetime import date, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from worker.core.model import keys
-from worker.core.model.keys import RunKey
-from worker.core.run.state import Run, State, status_word
+from worker.core.model.keys import RowKind, RunKey
+from worker.core.run.state import Outcome, State, state_word
 from worker.core.sla.state import Verdict
 from worker.core.statistics.rollup import Cell, RunTally
+from worker.core.time.timestamps import parse_rfc3339
 from worker.runtime.concurrency import gather_bounded
-from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.sla_watches import watch_from_row, watch_key
-from worker.store.rows import BadRow
+from worker.store.rows import BadRow, loose_text
 from worker.store.table import LISTS, Row, TableName, Tables
 
 _STATES: Final = (State.COMPLETED, State.FAILED_FINAL)
+_BY_VALUE: Final = {state.value: state for state in _STATES}
 _PAGE_ROWS: Final = 500
 
 
@@ -68,7 +69,7 @@ class DayRollups:
         for run in runs:
             verdict = verdicts.get(run.key)
             is_met = None if verdict is None or verdict is Verdict.WAIVED else verdict is Verdict.MET
-            cells.setdefault(cell_of(run), RunTally()).add(duration=run.job_duration, is_met=is_met)
+            cells.setdefault(run.cell, RunTally()).add(duration=run.duration, is_met=is_met)
 
     async def _verdicts(self, runs: list[RunKey]) -> dict[RunKey, Verdict]:
         rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in runs])
@@ -84,19 +85,24 @@ class DayRollups:
         return verdicts
 
 
-def cell_of(run: Run) -> Cell:
-    return Cell(
-        pipeline=run.key.pipeline,
-        owner=run.pipeline_owner,
-        hour=run.since.astimezone(UTC).hour,
-        status=status_word(run),
-        outcome="" if run.outcome is None else run.outcome.value,
+class _EndedRun(NamedTuple):
+    key: RunKey
+    cell: Cell
+    duration: timedelta | None
+
+
+def _ended(row: Row) -> _EndedRun | None:
+    """Read what statistics need: a whole run takes ten times as long, and a day may have 20,000 of them."""
+    named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+    state, since = _BY_VALUE.get(loose_text(row, "state")), parse_rfc3339(loose_text(row, "since"))
+    if named is None or named[0] is not RowKind.TRIGGER or state is None or since is None:
+        return None  # damaged, or of the Lambda edition
+    outcome, started = loose_text(row, "outcome"), parse_rfc3339(loose_text(row, "startedAt"))
+    cell = Cell(
+        pipeline=named[1].pipeline,
+        owner=loose_text(row, "pipelineOwner"),
+        hour=since.hour,
+        status=state_word(state, Outcome.CANCELLED if outcome == Outcome.CANCELLED.value else None),
+        outcome=outcome,
     )
-
-
-def _ended(row: Row) -> Run | None:
-    try:
-        run = run_from_row(row)
-    except BadRow:
-        return None
-    return run if isinstance(run, Run) and run.is_ended else None
+    return _EndedRun(named[1], cell, None if started is None else max(since - started, timedelta()))

@@ -3,9 +3,12 @@
 Integers of any size are exact. If a name occurs twice, the last value counts. NaN and infinity are written as null.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -18,6 +21,11 @@ def from_json(text: bytes | str) -> Any:  # noqa: ANN401 - JSON of any type
         return _decode(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def typed_decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """Return a fast parser of JSON of one type. It raises `ValueError` for anything else."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def to_json(value: object, *, is_sorted: bool = False) -> bytes:

@@ -7,6 +7,7 @@ from typing import Final
 
 from scheduler.watchdog.check import Finding
 from worker.core.model import keys
+from worker.core.statistics.rollup import Cell, RunTally
 from worker.operations.day_rollups import DayRollups
 from worker.store.repos.run_rollups import RollupProgress, RunRollups, StaleRollup
 from worker.store.table import Tables
@@ -63,20 +64,27 @@ class RollupCheck:
         """Write the rollups of closed days in order; a crash in between repeats them, with the same result."""
         reached = progress
         for day in days:
-            for bucket in range(keys.STATUS_BUCKETS):
-                await self._save(day, bucket, now, even_empty=False)
+            parts = [await self._save(day, bucket, now, even_empty=False) for bucket in range(keys.STATUS_BUCKETS)]
+            if any(parts):
+                await self._rollups.save_views(day, parts, now)
             reached = _extended(reached, day)
         if reached is not None:
             await self._rollups.advance(progress, reached)  # or another scheduler did: it wrote the same
 
     async def _renew(self, stale: StaleRollup, now: datetime) -> None:
+        """Write one rollup again, then the views of its day: a crash in between leaves the stale row."""
         await self._save(stale.day, stale.bucket, now, even_empty=True)
+        parts = await self._rollups.of_day(stale.day)
+        if parts is None:  # another one is damaged
+            parts = [await self._save(stale.day, bucket, now, even_empty=True) for bucket in range(keys.STATUS_BUCKETS)]
+        await self._rollups.save_views(stale.day, parts, now)
         await self._rollups.settle(stale)
 
-    async def _save(self, day: date, bucket: int, now: datetime, *, even_empty: bool) -> None:
+    async def _save(self, day: date, bucket: int, now: datetime, *, even_empty: bool) -> dict[Cell, RunTally]:
         cells, _ = await DayRollups(self._tables).of_bucket(day, bucket)
         if cells or even_empty:
             await self._rollups.save(day, bucket, cells, now)
+        return cells
 
 
 def _extended(progress: RollupProgress | None, day: date) -> RollupProgress:

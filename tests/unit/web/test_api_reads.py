@@ -199,7 +199,21 @@ async def test_statistics_sum_up_ended_runs(world: WebWorld) -> None:
 
     assert answer["total"]["failed"] == 3
     assert [item["group"] for item in answer["items"]] == [{"state": "failed", "pipeline": "orders"}]
+    assert answer["others"] == 0
     assert problem(await get(world, "/stats?by=colour")) == (400, "bad-request")
+
+
+async def test_statistics_of_a_window_are_in_bins(world: WebWorld) -> None:
+    await runs_of(world, 3)
+
+    hourly = (await get(world, "/stats?window=7d&bin=1h&by=outcome,hour")).json()
+    daily = (await get(world, "/stats?window=7d&bin=1d")).json()
+
+    assert all(set(item["group"]) == {"hour", "outcome"} for item in hourly["items"])
+    assert sum(item["runs"] for item in hourly["items"]) == 3
+    assert all(set(item["group"]) == {"day"} for item in daily["items"])
+    assert problem(await get(world, "/stats?window=7d&since=7d")) == (400, "bad-request")
+    assert problem(await get(world, "/stats?window=7d&bin=2h")) == (400, "bad-request")
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------------

@@ -402,6 +402,11 @@ def rollup_sk(number: int) -> str:
     return f"{number:02d}"
 
 
+def rollup_view_pk(view: str) -> str:
+    """Return the partition of one view, with a row for each day: a range of days is one query."""
+    return f"ROLLUPVIEW#{view}"
+
+
 def stale_rollup_sk(day: date, number: int) -> str:
     return f"{STALE_ROLLUP}{day.isoformat()}#{number:02d}"
 

@@ -325,12 +325,15 @@ def status_word(run: Run | ForeignRun | DryRun, *, is_paused: bool = False) -> s
             return DRY_RUN
         case ForeignRun():
             return foreign_word(run.status)
-        case Run(outcome=Outcome.CANCELLED):
-            return CANCELLED
         case Run(state=State.EVALUATING) if is_paused:
             return PAUSED
         case Run():
-            return STATE_WORDS[run.state]
+            return state_word(run.state, run.outcome)
+
+
+def state_word(state: State, outcome: Outcome | None) -> str:
+    """Return the word for a run of Interlock's own by its stored state and outcome."""
+    return CANCELLED if outcome is Outcome.CANCELLED else STATE_WORDS[state]
 
 
 def foreign_word(status: str) -> str:

@@ -1,22 +1,38 @@
-"""Daily rollups of ended runs: sixteen rows a day, one for each bucket of the lists they sum up.
+"""Daily rollups of ended runs: sixteen rows a day, one for each bucket of lists, and their views.
 
-A *stale* row says that a run of a closed day has changed since, so that its rollup must be written again.
+A *view* is the sum of a day's rollups without some of the names: one small row a day, written after the rollups. A
+*stale* row says that a run of a closed day has changed since, so that its rollup must be written again.
 """
 
 import zlib
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, cast
+from typing import Final
 
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.statistics.rollup import Cell, RunTally, bounded
-from worker.runtime.json_bytes import from_json, to_json
+from worker.core.statistics.views import View, viewed
+from worker.runtime.json_bytes import to_json, typed_decoder
 from worker.store import retention
 from worker.store.rows import expiry, first_rows, loose_text
-from worker.store.table import TTL, Absent, Delete, Equals, Key, Prefix, Put, Row, StaleWrite, TableName, Tables, all_of
+from worker.store.table import (
+    TTL,
+    Absent,
+    Between,
+    Delete,
+    Equals,
+    Key,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Value,
+    all_of,
+)
 
 CELLS_MAX: Final = 4_000  # of a row: at 50 bytes each, half of what a row can hold, before compression
 
@@ -58,25 +74,41 @@ class RunRollups:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def of_day(self, day: date) -> list[dict[Cell, RunTally]]:
-        """Return the rollups of a day: at most `STATUS_BUCKETS` rows."""
+    async def of_day(self, day: date) -> list[dict[Cell, RunTally]] | None:
+        """Return the rollups of a day, of at most `STATUS_BUCKETS` rows; None if one of them is damaged."""
         rows = await first_rows(
             self._tables, TableName.CONTROL, keys.rollup_pk(day), limit=keys.STATUS_BUCKETS, sk=Prefix("")
         )
-        return [_cells(row) for row in rows]
+        found = [_cells(row) for row in rows]
+        readable = [cells for cells in found if cells is not None]
+        return readable if len(readable) == len(found) else None
+
+    async def views(self, view: View, first: date, last: date) -> dict[date, dict[Cell, RunTally]]:
+        """Return the view of each day from `first` to `last` that has one, with one query."""
+        rows = await first_rows(
+            self._tables,
+            TableName.CONTROL,
+            keys.rollup_view_pk(view),
+            limit=(last - first).days + 1,
+            sk=Between(first.isoformat(), last.isoformat()),
+        )
+        found = {date.fromisoformat(str(row["SK"])): _cells(row) for row in rows}
+        return {day: cells for day, cells in found.items() if cells is not None}
 
     async def save(self, day: date, bucket: int, cells: Mapping[Cell, RunTally], now: datetime) -> None:
         """Write the rollup of one bucket over an earlier one."""
-        end_of_day = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-        row = {
-            "PK": keys.rollup_pk(day),
-            "SK": keys.rollup_sk(bucket),
-            "cells": _packed(bounded(cells, CELLS_MAX)),
-            "runs": sum(tally.runs for tally in cells.values()),
-            "at": keys.millis(now),
-            TTL: expiry(end_of_day, retention.RUNS),
-        }
-        await self._tables.commit(Put(TableName.CONTROL, row))
+        key = Key(keys.rollup_pk(day), keys.rollup_sk(bucket))
+        await self._tables.commit(Put(TableName.CONTROL, _row(key, day, bounded(cells, CELLS_MAX), now)))
+
+    async def save_views(self, day: date, parts: Sequence[Mapping[Cell, RunTally]], now: datetime) -> None:
+        """Write the views of a day from the rollups of all its buckets, over earlier ones."""
+        rows: list[Row] = []
+        for view in View:
+            cells = viewed(parts, view)
+            # One that is too large has a row without cells, and readers use the rollups.
+            kept = cells if len(cells) <= CELLS_MAX else None
+            rows.append(_row(Key(keys.rollup_view_pk(view), day.isoformat()), day, kept, now))
+        await self._tables.commit(*(Put(TableName.CONTROL, row) for row in rows))
 
     async def progress(self) -> RollupProgress | None:
         row = await self._tables.get(TableName.CONTROL, _PROGRESS)
@@ -124,41 +156,42 @@ def _ends(progress: RollupProgress) -> tuple[tuple[str, date], ...]:
 _PROGRESS: Final = Key(keys.ROLLUPS, "PROGRESS")
 
 
+def _row(key: Key, day: date, cells: Mapping[Cell, RunTally] | None, now: datetime) -> Row:
+    end_of_day = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+    row: dict[str, Value] = {
+        "PK": key.pk,
+        "SK": key.sk,
+        "at": keys.millis(now),
+        TTL: expiry(end_of_day, retention.RUNS),
+    }
+    if cells is not None:
+        row |= {"cells": _packed(cells), "runs": sum(tally.runs for tally in cells.values())}
+    return row
+
+
 def _packed(cells: Mapping[Cell, RunTally]) -> bytes:
     parts = [
-        [
-            cell.pipeline,
-            cell.owner,
-            cell.hour,
-            cell.status,
-            cell.outcome,
-            tally.runs,
-            tally.deadlines,
-            tally.met,
-            sorted(tally.durations.items()),
-        ]
+        (*cell, tally.runs, tally.deadlines, tally.met, sorted(tally.durations.items()))
         for cell, tally in sorted(cells.items(), key=lambda item: item[0])
     ]
     return zlib.compress(to_json(parts))
 
 
-def _cells(row: Row) -> dict[Cell, RunTally]:
+# pipeline, owner, hour, status, outcome, runs, deadlines, met, durations
+_Part = tuple[str, str, int, str, str, int, int, int, list[tuple[int, int]]]
+_decode: Final = typed_decoder(list[_Part])
+
+
+def _cells(row: Row) -> dict[Cell, RunTally] | None:
+    """Return the cells of a row; None if it has none, or none that can be read."""
     packed = row.get("cells")
     if not isinstance(packed, bytes):
-        return {}
-    parts = cast("list[list[object]]", from_json(zlib.decompress(packed)))
-    return dict(_unpacked(part) for part in parts)
-
-
-def _unpacked(part: list[object]) -> tuple[Cell, RunTally]:
-    pipeline, owner, hour, status, outcome, runs, deadlines, met, durations = part
-    cell = Cell(
-        pipeline=str(pipeline),
-        owner=str(owner),
-        hour=cast("int", hour),
-        status=str(status),
-        outcome=str(outcome),
-    )
-    counted = Counter(dict(cast("list[tuple[int, int]]", durations)))
-    tally = RunTally(runs=cast("int", runs), deadlines=cast("int", deadlines), met=cast("int", met), durations=counted)
-    return cell, tally
+        return None
+    try:
+        parts = _decode(zlib.decompress(packed))
+    except (zlib.error, ValueError):
+        return None
+    return {
+        Cell._make(part[:5]): RunTally(runs=part[5], deadlines=part[6], met=part[7], durations=dict(part[8]))
+        for part in parts
+    }

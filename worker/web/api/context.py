@@ -1,16 +1,20 @@
 """What the handlers of the API share: the store, the clock, and who calls."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, cast
+from datetime import timedelta
+from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
 
 from worker.config.versions import PipelineVersions
+from worker.operations.runs.statistics import RunStatistics
 from worker.operations.sensors.writes import SensorWriter
 from worker.runtime.clock import Clock
 from worker.store.table import Tables
 from worker.web.access import Caller
 from worker.web.guard import CALLER, REQUEST_ID
+
+STATISTICS_KEPT: Final = timedelta(seconds=5)  # of the current day; earlier days are read as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +26,12 @@ class ApiContext:
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
     sensors: SensorWriter = field(init=False)
+    statistics: RunStatistics = field(init=False)  # shared, so that any number of callers list the current day once
 
     def __post_init__(self) -> None:
         versions = PipelineVersions(self.tables)
         object.__setattr__(self, "versions", versions)
+        object.__setattr__(self, "statistics", RunStatistics(self.tables, kept=STATISTICS_KEPT))
         object.__setattr__(self, "sensors", SensorWriter(self.tables, self.clock, versions))
 
 

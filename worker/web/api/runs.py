@@ -1,7 +1,8 @@
 """Runs: lists by filter, single runs with all that is known of them, and statistics."""
 
 import hashlib
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
@@ -16,9 +17,9 @@ from worker.operations.explain.load import SnapshotLoader
 from worker.operations.records import RunInputsRecord, RunRecord, StatisticsRecord, as_json
 from worker.operations.runs.history import HistoryEntry, load, tell
 from worker.operations.runs.run_detail import RunDetails
-from worker.operations.runs.run_filter import RunFilter
+from worker.operations.runs.run_filter import BadFilter, RunFilter
 from worker.operations.runs.run_query import RunQueries
-from worker.operations.runs.statistics import RunStatistics, dimensions
+from worker.operations.runs.statistics import Dimension, dimensions
 from worker.runtime.json_bytes import to_json
 from worker.web.api.context import ApiContext, Context
 from worker.web.api.parameters import (
@@ -76,14 +77,32 @@ class RunsQuery(Paging, FilterQuery):
 
 class StatisticsQuery(FilterQuery):
     by: str = Field(default="", max_length=100, description="Dimensions, separated by commas, such as `owner,day`.")
+    window: str = Field(default="", max_length=64, description="How far back, such as `24h`; the same as `since`.")
+    bin: Literal["", "1h", "1d"] = Field(default="", description="`1h` groups by hour, `1d` by day, too.")
+
+    @property
+    def filter(self) -> RunFilter:
+        """Raises `BadFilter` for a window with a `since`."""
+        if self.window and self.since:
+            raise BadFilter("`window` and `since` are two names of one thing; use one of them")
+        return replace(super().filter, since=self.window or self.since)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        words = [word.strip() for word in self.by.split(",") if word.strip()]
+        return dimensions([*_BINS[self.bin], *words])
+
+
+_BINS: Final = {"": (), "1h": (Dimension.HOUR.value,), "1d": (Dimension.DAY.value,)}
 
 
 class StatisticsDocument(ApiModel):
-    """Statistics of ended runs by group, and over all groups."""
+    """Statistics of ended runs by group, and over all groups. `others` counts the groups that `*` sums up."""
 
     items: list[StatisticsRecord]
     total: StatisticsRecord
     complete: bool
+    others: int
     start: str
     end: str
 
@@ -108,14 +127,17 @@ async def list_inputs(request: Request, context: Context, query: Annotated[RunsQ
 
 @runs_router.get("/stats", summary="Sum up ended runs", response_model=StatisticsDocument)
 async def statistics(context: Context, query: Annotated[StatisticsQuery, Query()]) -> Response:
-    """Return counts, success rates and durations of ended runs."""
-    by = dimensions([word.strip() for word in query.by.split(",") if word.strip()])
-    found = await RunStatistics(context.tables).of(query.filter, context.clock.now(), by)
+    """Return counts, success rates and durations of ended runs, those of the current day up to 5 s old.
+
+    With more than 1,000 groups, those with the fewest runs are summed up in one group named `*`.
+    """
+    found = await context.statistics.of(query.filter, context.clock.now(), query.dimensions)
     return record(
         {
             "items": [as_json(each) for each in found.records],
             "total": as_json(found.total),
             "complete": found.is_complete,
+            "others": found.others,
             "start": format_rfc3339(found.start),
             "end": format_rfc3339(found.end),
         }

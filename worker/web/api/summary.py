@@ -14,7 +14,6 @@ from worker.core.model.values import Json
 from worker.core.run.state import STATE_WORDS
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.run_filter import RunFilter
-from worker.operations.runs.statistics import RunStatistics
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.sessions import Sessions
@@ -57,7 +56,7 @@ async def _read(context: ApiContext) -> dict[str, Json]:
         for row in await ActiveRows(tables).everywhere({RowKind.TRIGGER, RowKind.DRY_RUN})
     )
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    ended = await RunStatistics(tables).of(RunFilter(since=format_rfc3339(midnight)), now)
+    ended = await context.statistics.of(RunFilter(since=format_rfc3339(midnight)), now)
     letters = await _dead_letters(context)
     sessions = await Sessions(tables, GROUP).list()
     alive = [each for each in sessions if each.is_alive and not each.silent_for(now)]

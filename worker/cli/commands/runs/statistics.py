@@ -42,8 +42,10 @@ def show_statistics(screen: Screen, page: StatisticsPage, names: Sequence[str]) 
     screen.table([(*names, *NUMBERS), *rows, total], styles=["bold", *([""] * len(rows)), "bold"], indent=0)
     span = f"{format_utc(page.start)} to {format_utc(page.end)}"
     screen.line(f"{counted(page.total.runs, 'run')} ended from {span}")
-    if not page.is_complete:
-        screen.remark("not all runs are counted: choose a later --since or fewer groups", style="yellow")
+    if page.others:
+        screen.remark(f"{counted(page.others, 'group')} with the fewest runs are summed up as *", style="yellow")
+    if not page.is_counted:
+        screen.remark("not all runs are counted: choose a later --since", style="yellow")
 
 
 def numbers(record: StatisticsRecord) -> tuple[str, ...]:
