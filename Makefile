@@ -45,6 +45,7 @@ SOAK_MINUTES ?= 60
 chaos: $(VENV)/.dev $(VENV)/emulators/.ready ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 tests/scenario/test_crash_points.py
 	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/pytest --timeout 7200 tests/scenario/test_shard_soak.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -s tests/aws/test_worker_processes_aws.py tests/aws/test_takeovers.py
 

@@ -132,19 +132,22 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
-    def imports(self) -> Iterator[str]:
+    # Kept: each module is asked by several rules, and to walk its tree takes longer than any rule.
+    @cached_property
+    def imports(self) -> list[str]:
+        found: list[str] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
+                found += (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+                found += (f"{node.module}.{alias.name}" for alias in node.names)
+        return found
 
-    def calls(self) -> Iterator[str]:
+    @cached_property
+    def calls(self) -> list[str]:
         """Calls of the form `a.b(...)` by their last two names, and `f(...)` by its name."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                parts = ast.unparse(node.func).split(".")
-                yield ".".join(parts[-2:])
+        calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        return [".".join(ast.unparse(node.func).split(".")[-2:]) for node in calls]
 
     def public_classes(self) -> Iterator[str]:
         for node in self.tree.body:
@@ -161,7 +164,7 @@ class Floor:
     def targets(self, module: Module) -> set[str]:
         """The modules of ours that a module imports."""
         named: set[str] = set()
-        for name in module.imports():
+        for name in module.imports:
             if name in self.modules:
                 named.add(name)
             elif name.rpartition(".")[0] in self.modules:
@@ -241,22 +244,22 @@ def impurities(module: Module) -> list[str]:
     """What a module of the core uses that is neither the core nor pure."""
     if not is_in(module.name, ("worker.core",)):
         return []
-    imports = [name for name in module.imports() if name.split(".")[0] not in PURE]
+    imports = [name for name in module.imports if name.split(".")[0] not in PURE]
     foreign = [name for name in imports if not is_in(name, ("worker.core",))]
-    effects = [call for call in module.calls() if call in {"open", "print", "input", "eval", "exec"}]
+    effects = [call for call in module.calls if call in {"open", "print", "input", "eval", "exec"}]
     return [*foreign, *effects]
 
 
 def strays(module: Module) -> list[str]:
     """Libraries used outside the files that are meant to know them."""
-    uses = [name for name in module.imports() if name.split(".")[0] in KNOWN_ONLY_TO]
+    uses = [name for name in module.imports if name.split(".")[0] in KNOWN_ONLY_TO]
     return [name for name in uses if not is_in(module.name, KNOWN_ONLY_TO[name.split(".")[0]])]
 
 
 def clock_readings(module: Module) -> list[str]:
     if module.name == "worker.runtime.clock":
         return []
-    return [call for call in module.calls() if call in CLOCK_CALLS]
+    return [call for call in module.calls if call in CLOCK_CALLS]
 
 
 def reached_through_engine(module: Module) -> list[str]:

@@ -45,6 +45,7 @@ from worker.store.table import Tables, Write
 T = TypeVar("T")
 
 WRITE: Final = "write"
+ORDERS_TO_TARGET: Final = frozenset({"start", "stop"})  # the calls that change something there
 
 FROZEN_S: Final = 20.0
 OVERSLEPT_S: Final = 200.0  # longer than any start is looked for: by then another has sent it
@@ -102,7 +103,7 @@ def perils_of(point: str) -> Mapping[str, Peril]:
     """What can happen at a point, as the course calls it."""
     if point.startswith(WRITE):
         return WRITE_PERILS
-    return {**CALL_PERILS, **ORDER_PERILS} if point in {"start", "stop"} else CALL_PERILS
+    return {**CALL_PERILS, **ORDER_PERILS} if point in ORDERS_TO_TARGET else CALL_PERILS
 
 
 class Course:
