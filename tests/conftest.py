@@ -11,7 +11,9 @@ from typing import cast
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
+from tests.schedule import SuiteScheduling, rank
 from tests.support.aws import calls, task_roles
 from worker.runtime import logs
 
@@ -29,6 +31,17 @@ def _worker_name(config: pytest.Config) -> str | None:
 
 # Thousands of tests are collected, and none of them is garbage: to look for it takes a fifth of the time.
 gc.disable()
+
+
+@pytest.hookimpl(trylast=True)  # by then pytest-xdist has written the groups into the names
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _worker_name(config) is not None:
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SuiteScheduling:
+    return SuiteScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.conftest import pytest_runtest_teardown
+from tests.schedule import LONG, PIECE, WAITING, group_of, pieces, rank
+from tests.support.aws.emulators import DYNAMODB_BACKENDS
 from tests.support.clock.manual import ManualClock
 from tests.support.worlds.live_worker import interlock, live_worker
 from worker.runtime.logs import configure_logs
 
+ROOT = Path(__file__).parents[1]
 GROUPS = ("emulator", "demo")
 SOURCE = """
 import os
@@ -24,20 +28,73 @@ import pytest
 def test_one(group, number):
     with open("ran", "a") as ran:
         print(group, os.getpid(), file=ran)
+
+@pytest.mark.parametrize("number", range(40))
+def test_other(number):
+    with open("ran", "a") as ran:
+        print("none", os.getpid(), file=ran)
+"""
+CONFTEST = """
+from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 """
 
 
-def test_tests_of_one_group_run_in_one_process(tmp_path: Path) -> None:
+def test_tests_of_one_group_run_in_one_process_and_the_others_in_both(tmp_path: Path) -> None:
     (tmp_path / "test_groups.py").write_text(SOURCE.format(groups=GROUPS))
+    (tmp_path / "conftest.py").write_text(CONFTEST)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--rootdir", str(tmp_path)]
 
-    subprocess.run([*command, "test_groups.py"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        [*command, "test_groups.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
 
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     processes: dict[str, set[str]] = defaultdict(set)
-    for line in (tmp_path / "ran").read_text().splitlines():
-        group, process = line.split()
+    for group, process in ran:
         processes[group].add(process)
+    assert len(ran) == 6 * len(GROUPS) + 40
     assert {group: len(processes[group]) for group in GROUPS} == dict.fromkeys(GROUPS, 1)
+    assert len({process for _, process in ran}) == 2
+
+
+def test_what_waits_begins_first_then_what_takes_long_and_short_tests_come_in_pieces() -> None:
+    short = [f"tests/unit/test_a.py::test_one[{number}]" for number in range(PIECE + 1)]
+    waiting = ["tests/aws/test_b.py::test_two@aws", "tests/scenario/test_c.py::test_three[x]@processes"]
+    long = ["tests/simulation/test_d.py::test_four[1]", "tests/simulation/test_d.py::test_four[2]"]
+
+    ordered = sorted([*short, *waiting, *long], key=rank)
+
+    assert ordered == [*reversed(waiting), *long, *short]
+    found = pieces(ordered)
+    assert [found[nodeid] for nodeid in waiting] == ["aws", "processes"]
+    assert [found[nodeid] for nodeid in long] == long
+    assert len({found[nodeid] for nodeid in short[:PIECE]}) == 1
+    assert found[short[PIECE]] != found[short[0]]
+
+
+def test_a_name_with_an_at_sign_is_no_group() -> None:
+    assert group_of("tests/unit/test_a.py::test_one[a@b]") is None
+    assert group_of("tests/unit/test_a.py::test_one[a@b]@aws") == "aws"
+
+
+def test_every_group_has_its_place_in_the_order_and_the_long_tests_exist() -> None:
+    marked = re.compile(r"xdist_group\(\"([\w-]+)\"\)")
+    used = {name for path in (ROOT / "tests").rglob("test_*.py") for name in marked.findall(path.read_text())}
+
+    assert used | set(DYNAMODB_BACKENDS) == set(WAITING)
+    assert [path for path in LONG if not (ROOT / path).exists()] == []
+
+
+def test_all_that_needs_an_emulator_is_in_a_group() -> None:
+    """Or each test process would start emulators of its own."""
+    files = (ROOT / "tests/aws").glob("test_*.py")
+
+    assert [path.name for path in files if "pytest.mark.xdist_group(" not in path.read_text()] == []
 
 
 def test_what_libraries_log_goes_where_it_went_before_once_a_test_has_ended() -> None:

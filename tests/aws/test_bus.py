@@ -1,5 +1,7 @@
 """The bus over the wire."""
 
+import pytest
+
 from consumers.outbox.bus import entry_of
 from consumers.outbox.eventbridge import open_bus
 from tests.support.aws.emulators import ministack, use_test_credentials
@@ -7,6 +9,8 @@ from tests.support.clock.manual import NOON
 from tests.support.worlds.installation import REGION, client, endpoint_of
 from worker.core.model.events import Event
 from worker.net.aws_client import ClientSettings
+
+pytestmark = pytest.mark.xdist_group("aws")
 
 
 async def test_a_bus_takes_events_and_answers_for_each() -> None:

@@ -17,7 +17,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 FAILING = BUSY.replace('[sleep, "30"]', '["false"]') + "  maxRetries: 0\n"
 
 # One stack for the emulator: its names are fixed.
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("aws")]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("aws-workers")]
 
 
 def variables(service: dict[str, Any]) -> dict[str, str]:

@@ -29,6 +29,8 @@ from worker.runtime.clock import SystemClock
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables
 
+pytestmark = pytest.mark.xdist_group("aws")
+
 CLOCK = SystemClock()
 SESSION = AioSession()  # keeps the descriptions of the services
 ECHO = "def handle(event, context):\n    if 'fail' in event: raise KeyError('day')\n    return event\n"

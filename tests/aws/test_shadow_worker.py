@@ -16,7 +16,7 @@ from tests.support.worlds.live_worker import PATIENCE_S, LiveWorker, interlock
 from worker.core.model.keys import SHADOW
 from worker.store.table import TableName
 
-pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("aws-workers"), pytest.mark.timeout(240)]
 
 ORDERS = {
     "pipeline": {"id": "orders"},

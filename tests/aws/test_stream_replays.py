@@ -17,7 +17,7 @@ from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.runs import run_key
 from worker.store.table import Delete, Put, TableName
 
-pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("aws-workers"), pytest.mark.timeout(300)]
 
 
 async def test_a_poisonous_record_is_kept_whole_and_handled_once_its_cause_is_mended_and_it_is_replayed(

@@ -29,7 +29,7 @@ TAKEN_OVER_WITHIN_S: Final = 10.0
 RUNS_EACH: Final = 80  # more sensors than are said before one death and until the next
 ROUND_MAX_S: Final = 60
 
-pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(240 + ROUND_MAX_S * DEATHS)]
+pytestmark = [pytest.mark.xdist_group("aws-workers"), pytest.mark.timeout(240 + ROUND_MAX_S * DEATHS)]
 
 
 def percentile(values: Sequence[float], share: float) -> float:

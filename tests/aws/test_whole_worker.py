@@ -11,7 +11,7 @@ from tests.support.aws.emulators import ministack
 from tests.support.worlds.installation import endpoint_of, install
 from tests.support.worlds.whole_worker import live_apart, live_through_a_kill
 
-pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("aws-workers"), pytest.mark.timeout(240)]
 
 
 async def test_a_run_goes_from_its_sensor_to_the_chat_although_its_worker_is_killed(tmp_path: Path) -> None:

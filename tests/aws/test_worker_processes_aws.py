@@ -35,7 +35,7 @@ ALERTS: Final = 300
 LEAD_ALERTS: Final = 30
 
 # Real processes share the machine with everything else; the bounds above say what is promised.
-pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("aws-workers"), pytest.mark.timeout(300)]
 each_round = pytest.mark.parametrize("number", range(ROUNDS))
 
 

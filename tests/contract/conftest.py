@@ -60,8 +60,13 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-# One group each: an emulator is started by one test process only.
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in BACKENDS])
+# A group for each emulator: it is started by one test process only.
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.xdist_group(name)] if name in DYNAMODB_BACKENDS else [])
+        for name in BACKENDS
+    ]
+)
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of the backend under test, for the rare test that must know how much it can bear."""
     return str(request.param)
