@@ -30,13 +30,13 @@ def environment(home: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm", "NO_COLOR": "1"}
 
 
-def until(look: Callable[[], Found | None], what: str) -> Found:
+def until(look: Callable[[], Found | None], what: str, *, every_s: float = LOOK_AGAIN_S) -> Found:
     """Wait for something that is found by looking again and again."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := look()) is None:
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {PATIENCE_S:.0f} s in vain for {what}")
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(every_s)
     return found
 
 

@@ -14,6 +14,7 @@ from tests.support.builders.command_line import interlock, records
 from worker.runtime.clock import SystemClock
 
 WORKER: Final = "background worker"
+LOOK_INTO_STORE_S: Final = 0.3  # a command each time: to look more often would keep the worker from its work
 # What differs from one run to the next. Spaces count as one: columns are as wide as what stands in them.
 _VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
@@ -95,7 +96,7 @@ class _Steps:
             result = interlock(*arguments, "--json", "--store", store, clock=SystemClock())
             return True if result.exit_code == 0 and has_come(records(result.stdout)) else None
 
-        until(look, what)
+        until(look, what, every_s=LOOK_INTO_STORE_S)
 
     def _write(self, path: str, body: str) -> None:
         file = self._folder / path.removesuffix(", appended")

@@ -18,9 +18,9 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 13))
-SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 2))
-SUITE_REAL_EVERY: Final = 50
+SUITE: Final = Sizes(pipelines=(3, 8), hours=(2, 13))
+SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 1))
+SUITE_REAL_EVERY: Final = 67
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
