@@ -1,20 +1,23 @@
 """What holds for the whole suite: the calls to AWS that it makes are held against the policies of the deployment."""
 
+import functools
 import gc
 import logging
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 import pytest
+import pytest_timeout
 import structlog
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.schedule import SuiteScheduling, rank
 from tests.support.aws import calls, task_roles
+from tests.time_limit import TimeLimit
 from worker.runtime import logs
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
@@ -42,6 +45,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SuiteScheduling:
     return SuiteScheduling(config, log)
+
+
+_TIME_LIMIT: Final = TimeLimit()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:  # noqa: ANN401 - it has no types
+    end = cast("Callable[[pytest.Item, object], None]", getattr(pytest_timeout, "timeout_timer"))  # noqa: B009 - nor this
+    _TIME_LIMIT.begin(float(settings.timeout), functools.partial(end, item, settings))
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
+    _TIME_LIMIT.cancel()
+    return True
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.schedule import LONG, PIECE, WAITING, group_of, pieces, rank
 from tests.support.aws.emulators import DYNAMODB_BACKENDS
 from tests.support.clock.manual import ManualClock
 from tests.support.worlds.live_worker import interlock, live_worker
+from tests.time_limit import TimeLimit
 from worker.runtime.logs import configure_logs
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +35,18 @@ def test_one(group, number):
 def test_other(number):
     with open("ran", "a") as ran:
         print("none", os.getpid(), file=ran)
+"""
+HANGING = """
+import threading
+import pytest
+
+@pytest.mark.timeout(60)
+def test_that_ends():
+    open("ran", "w").close()
+
+@pytest.mark.timeout(1)
+def test_that_hangs():
+    threading.Event().wait()
 """
 CONFTEST = """
 from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
@@ -88,6 +102,41 @@ def test_every_group_has_its_place_in_the_order_and_the_long_tests_exist() -> No
 
     assert used | set(DYNAMODB_BACKENDS) == set(WAITING)
     assert [path for path in LONG if not (ROOT / path).exists()] == []
+
+
+def test_a_test_that_hangs_ends_its_process_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_hangs.py").write_text(HANGING)
+    (tmp_path / "conftest.py").write_text(
+        "from tests.conftest import pytest_timeout_cancel_timer, pytest_timeout_set_timer\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "test_hangs.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stdout
+    assert "in test_that_hangs" in ended.stdout
+    assert (tmp_path / "ran").exists()
+
+
+def test_what_ends_in_time_is_not_ended() -> None:
+    limit, ended = TimeLimit(look_every_s=0.01), threading.Event()
+
+    limit.begin(0.0, ended.set)
+    assert ended.wait(30)
+    ended.clear()
+    limit.begin(3600.0, ended.set)
+    assert not ended.wait(0.1)
+    limit.begin(0.05, ended.set)
+    limit.cancel()
+    assert not ended.wait(0.3)
 
 
 def test_all_that_needs_an_emulator_is_in_a_group() -> None:
