@@ -73,6 +73,7 @@ COMPOSERS = {
     "worker.cli.app": "the command `interlock`, as its library knows it",
     "worker.cli.catalogue": "the list of all commands, each of which it can load",
     "worker.cli.main": "the script `interlock`",
+    "worker.cli.quick_commands": "the commands that run without Typer, each of which it can load",
 }
 
 # Modules that something other than an import starts.
@@ -101,7 +102,7 @@ KNOWN_ONLY_TO = {
     "jinja2": ("worker.web.console",),
     "starlette": ("worker.web",),
     "uvicorn": ("worker.web.server",),
-    "msgspec": ("worker.runtime.json_bytes", "worker.store.table", "consumers.streams"),
+    "msgspec": ("worker.runtime.json_bytes", "worker.store", "consumers.streams"),
     "sqlite3": ("worker.store.sqlite",),
     "yaml": ("worker.yaml.parser", "worker.config.render"),
     "croniter": ("worker.config.cron_text",),

@@ -1,7 +1,8 @@
 """Mistakes one could make in the lease protocol, as changes of what the shipped code writes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.modelcheck.modeltable import Mutate
 from worker.store.table import Absent, AllOf, AnyOf, Check, Condition, Equals, Less, Update, Write

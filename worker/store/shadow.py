@@ -6,9 +6,10 @@ The same holds for the partitions of indexes, so no list of the other system sho
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Final
+
+from msgspec.structs import replace
 
 from worker.core.model import keys
 from worker.core.model.keys import SHADOW

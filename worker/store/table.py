@@ -5,7 +5,6 @@ repositories above it know nothing of a backend. `tests/contract/` proves what e
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -38,14 +37,12 @@ class TableName(StrEnum):
     EVENTS = "events"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, order=True):
     pk: str
     sk: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class Index(msgspec.Struct, frozen=True, kw_only=True):
     """Index: a sparse second order over one table; rows without the partition attribute are not in it.
 
     Index reads may lag behind writes. `projected` None means that whole rows are returned; otherwise the key, the
@@ -78,48 +75,41 @@ INDEXES = (LISTS, ACTIVE, EVENT_TYPES)
 # A condition tests the row as stored, expired or not: tables expire rows late, and a lock must not be lost by expiry.
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True):
     """Absent: the row lacks the attribute; without an attribute, the row does not exist."""
 
     attribute: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(msgspec.Struct, frozen=True):
     """Exists: the row has the attribute (null counts); without an attribute, the row exists."""
 
     attribute: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Equals:
+class Equals(msgspec.Struct, frozen=True):
     attribute: str
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Less:
+class Less(msgspec.Struct, frozen=True):
     """Less: the attribute exists, has the type of `value` (number or text), and is less."""
 
     attribute: str
     value: int | Decimal | str
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(msgspec.Struct, frozen=True):
     """Expired: the row has a `ttl` that is not after `now`."""
 
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(msgspec.Struct, frozen=True):
     conditions: "tuple[Condition, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(msgspec.Struct, frozen=True):
     conditions: "tuple[Condition, ...]"
 
 
@@ -137,8 +127,7 @@ def all_of(*conditions: Condition) -> AllOf:
 # --- writes -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(msgspec.Struct, frozen=True):
     """Put: replace the whole row; `row` includes its PK and SK."""
 
     table: TableName
@@ -150,8 +139,7 @@ class Put:
         return Key(str(self.row["PK"]), str(self.row["SK"]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class Update(msgspec.Struct, frozen=True, kw_only=True):
     """Update: change some attributes and keep the others.
 
     A row that does not exist is created, unless the condition forbids it.
@@ -159,21 +147,19 @@ class Update:
 
     table: TableName
     key: Key
-    set: Row = field(default_factory=dict[str, Value])
-    set_if_absent: Row = field(default_factory=dict[str, Value])
+    set: Row = msgspec.field(default_factory=dict[str, Value])
+    set_if_absent: Row = msgspec.field(default_factory=dict[str, Value])
     remove: frozenset[str] = frozenset()
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     table: TableName
     key: Key
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Check: write nothing, but let the commit pass only if the condition holds."""
 
     table: TableName
@@ -187,21 +173,18 @@ Write: TypeAlias = Put | Update | Delete | Check
 # --- reads ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(msgspec.Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(msgspec.Struct, frozen=True):
     """Between: a range that includes both ends."""
 
     low: str | int
     high: str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Page: some rows in sort order; `cursor` None means that there are no more."""
 
     rows: Sequence[Row]

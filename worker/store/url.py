@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
 
 from worker.core.errors import ConfigError
 from worker.store.table import TableName
@@ -23,8 +24,7 @@ DYNAMODB_OPTIONS: Final = frozenset({"region", "endpoint", *TableName})
 TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 
-@dataclass(frozen=True, slots=True)
-class SqlitePlace:
+class SqlitePlace(msgspec.Struct, frozen=True):
     """Locates a SQLite file: `path` without symbolic links, `named` as it was given.
 
     All programs that name one file thus agree on the files next to it.
@@ -34,8 +34,7 @@ class SqlitePlace:
     named: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamoPlace:
+class DynamoPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Locates DynamoDB tables; None leaves region or endpoint to the AWS environment."""
 
     names: TableNames

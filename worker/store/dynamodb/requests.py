@@ -1,8 +1,10 @@
 """Compiles a commit into one request: a plain conditional write, or a transaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, assert_never
+
+from msgspec.structs import replace
 
 from worker.store.dynamodb.expressions import Expressions
 from worker.store.dynamodb.values import encode_key, encode_row

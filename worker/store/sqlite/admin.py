@@ -5,11 +5,12 @@ import os
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
 
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
@@ -47,8 +48,7 @@ COUNTED: Final[Sequence[tuple[str, Index, str]]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """Holds whose file it is and its version; read without changing the file."""
 
     application: int

@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, assert_never
+
+import msgspec
 
 from worker.store.limits import row_bytes
 from worker.store.row_codec import decode_row, encode
@@ -39,8 +40,7 @@ from worker.store.table import (
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(msgspec.Struct, frozen=True):
     """Holds a row as the file stores it."""
 
     body: bytes
@@ -48,8 +48,7 @@ class Image:
     entries: frozenset[IndexEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowChange:
+class RowChange(msgspec.Struct, frozen=True, kw_only=True):
     """Holds one row before and after, None if it does not exist; `number` is the existing row's id."""
 
     table: TableName

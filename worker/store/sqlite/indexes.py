@@ -1,9 +1,10 @@
 """Index entries and expiry: what SQLite searches a row by, besides its key."""
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
+
+import msgspec
 
 from worker.core.errors import Rejected
 from worker.store.limits import number_to_text
@@ -19,8 +20,7 @@ SQLITE_INT_MAX: Final = 2**63 - 1
 _INDEXES_OF: Final = {table: tuple(index for index in INDEXES if index.table is table) for table in TableName}
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(msgspec.Struct, frozen=True):
     index: str
     part: str
     sort: Sort

@@ -1,8 +1,9 @@
 """Ranges: turns a query's condition and cursor into two bounds for SQLite."""
 
 import base64
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from worker.core.errors import ConfigError, Rejected
 from worker.store.row_codec import decode, encode
@@ -17,8 +18,7 @@ SURROGATES: Final = range(0xD800, 0xE000)
 Place = tuple[Sort, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """Holds a range from `low`, which is included, to `high`, which is not."""
 
     low: Place
@@ -27,8 +27,8 @@ class Range:
     def after(self, place: Place, *, reverse: bool) -> "Range":
         """Return the rest of the range once everything up to `place` was read."""
         if reverse:
-            return replace(self, high=place)
-        return replace(self, low=(*place[:-1], just_after(place[-1])))
+            return msgspec.structs.replace(self, high=place)
+        return msgspec.structs.replace(self, low=(*place[:-1], just_after(place[-1])))
 
 
 def range_of(sk: Prefix | Between | None, index: Index | None) -> Range:

@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import EPOCH
@@ -27,8 +28,7 @@ PAGE_ROWS_MAX: Final = 1_000
 PAGE_BYTES_MAX: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Describes one page of one partition, of a table or of an index over it."""
 
     table: TableName

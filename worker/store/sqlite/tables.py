@@ -7,10 +7,11 @@ write lock orders their transactions.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
@@ -30,8 +31,7 @@ from worker.store.table import Between, Change, Index, Key, Page, Prefix, Row, T
 KEYS_PER_READ: Final = 500  # so that other reads can run during a read of thousands of keys
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(msgspec.Struct, frozen=True):
     """Holds the two threads that do the work: one for writes, one for reads."""
 
     writes: JobThread

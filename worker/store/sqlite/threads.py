@@ -8,9 +8,10 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from worker.core.errors import RetryLater
 
@@ -21,8 +22,7 @@ BATCH_MAX: Final = 256
 WAITING_MAX: Final = 2_048  # further callers wait before they may queue
 
 
-@dataclass(frozen=True, slots=True)
-class FailedJob:
+class FailedJob(msgspec.Struct, frozen=True):
     error: Exception
 
 
@@ -176,8 +176,7 @@ class OwnJobThread:
             _settle(waiting.future, outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct, frozen=True):
     job: Job[object]
     future: "asyncio.Future[object]"
 

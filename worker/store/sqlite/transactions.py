@@ -2,8 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from worker.core.errors import ConfigError
 from worker.store.sqlite.errors import translated
@@ -14,8 +15,7 @@ from worker.store.sqlite.schema import check_version
 from worker.store.sqlite.threads import FailedJob, Job, attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """Runs a batch in one transaction and returns when it is on disk.
 
     A job that raises one of Interlock's own errors has written nothing and fails alone. An error of SQLite rolls back
@@ -61,8 +61,7 @@ class Writer:
         file.note(position)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """Runs each read by itself: a failed read does not affect the others."""
 
     path: Path = IN_MEMORY
