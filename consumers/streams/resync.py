@@ -11,8 +11,9 @@ from consumers.streams.source import Gap
 from worker.config.settings import ON_LOSS
 from worker.core.errors import WorkerError
 from worker.core.model.events import Event, EventType
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import loss_mark_sk
-from worker.core.model.pipeline import PipelineId
+from worker.core.run.facts import Origin
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.events import event_write
@@ -20,7 +21,8 @@ from worker.store.repos.marks import once_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import StaleWrite, Tables
 
-ResyncPipeline: TypeAlias = Callable[[PipelineId], Awaitable[None]]
+# The origin says whether a run that this creates should have existed already.
+ResyncPipeline: TypeAlias = Callable[[PipelineId, Origin], Awaitable[None]]
 CatchUp: TypeAlias = Callable[[Gap | None], Awaitable[None]]
 
 _NO_PIPELINE: Final = PipelineId("")
@@ -57,19 +59,23 @@ class Resync:
         self._tables, self._resync, self._tries, self._clock = tables, resync, tries, clock
 
     async def catch_up(self, gap: Gap | None) -> None:
-        """Report a loss, if there was one, then resync every pipeline. Repeatable. Raises `RetryLater`."""
+        """Report a loss, if there was one, then resync every pipeline. Repeatable. Raises `RetryLater`.
+
+        Without a gap it is the first start: sensors that were written before it are new, and nobody missed them.
+        """
         if gap is not None:
             await tell_loss(self._tables, gap)
+        origin = Origin.SENSOR if gap is None else Origin.RECONCILIATION
         count = 0
         async for stored in Pipelines(self._tables).list():
-            await self._look_at(stored.pipeline)
+            await self._look_at(stored.pipeline, origin)
             count += 1
         _log.info("pipelines.resynced", count=count)
         if gap is not None:
             await tell_resync(self._tables, gap, count, self._clock.now())
 
-    async def _look_at(self, pipeline: PipelineId) -> None:
-        given_up = await self._tries.limited(lambda: self._resync(pipeline))
+    async def _look_at(self, pipeline: PipelineId, origin: Origin) -> None:
+        given_up = await self._tries.limited(lambda: self._resync(pipeline, origin))
         if given_up is not None:
             # One damaged row must not block every other pipeline.
             _log.error("pipeline.left_behind", pipeline=pipeline, reason=given_up.reason)

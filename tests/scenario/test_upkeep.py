@@ -16,6 +16,7 @@ from tests.support.worlds.stream import GROUP, STREAM, World
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.facts import Origin
 from worker.core.time.periods import Period
 from worker.engine.intake.router import is_input
 from worker.membership.adoption import AT_ONCE, Adoption
@@ -104,12 +105,12 @@ async def test_a_damaged_orphan_keeps_no_other_from_being_taken_up() -> None:
 
 @on_virtual_time
 async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
-    world, seen = World(), list[str]()
+    world, seen = World(), list[tuple[str, Origin]]()
     await Pipelines(world.store).put(PipelineId("orders"), "{}")
     gap = Gap("feed.control", asked=Position("1"), resume_at=Position("9"), since=None, noticed_at=world.clock.now())
 
-    async def resync(pipeline: PipelineId) -> None:
-        seen.append(pipeline)
+    async def resync(pipeline: PipelineId, origin: Origin) -> None:
+        seen.append((pipeline, origin))
 
     catching_up = Resync(world.store, resync, RetryPolicy(world.clock, world.store.ping), world.clock)
     await catching_up.catch_up(gap)
@@ -121,7 +122,7 @@ async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
     assert told.event.detail == {"source": "feed.control", "from": "1", "to": "9"}
     assert (over.event.type, over.out) == ("DATA_RESYNCED", True)
     assert over.event.detail == {"source": "feed.control", "from": "1", "to": "9", "pipelines": 1}
-    assert seen == ["orders", "orders"]
+    assert seen == [("orders", Origin.RECONCILIATION)] * 2
 
 
 @on_virtual_time
@@ -131,7 +132,8 @@ async def test_the_first_start_looks_at_every_pipeline_and_one_in_trouble_holds_
         await Pipelines(world.store).put(PipelineId(name), "{}")
     trouble = {"b": [Rejected("damaged")], "c": [RetryLater("throttled")], "d": [RetryLater("down")] * 5}
 
-    async def resync(pipeline: PipelineId) -> None:
+    async def resync(pipeline: PipelineId, origin: Origin) -> None:
+        assert origin is Origin.SENSOR  # nothing was missed: it is the first start
         if failures := trouble.get(pipeline):
             raise failures.pop()
         seen.append(pipeline)
