@@ -40,11 +40,12 @@ from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, 
 from worker.app.platforms import Resources
 from worker.app.queues import queue_consumer
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
-from worker.app.spectators import Spectators, TerminalLines, watching_people
+from worker.app.terminal_output import TerminalLines, TerminalOutput, terminal_output
 from worker.app.worklog import log_work
 from worker.config.lease_roles import DUTIES
 from worker.config.roles import Role
-from worker.config.settings import GROUP, ReadingSettings, Settings
+from worker.config.settings import ReadingSettings, Settings
+from worker.config.store_setting import GROUP
 from worker.jobs.aws.client import AwsEndpoint as AwsJobs
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
@@ -130,9 +131,9 @@ class AwsPlatform:
             aws=AwsJobs(region=self._place.region, endpoint=self._place.endpoint),
         )
         terminal = self._terminal
-        spectators = watching_people(terminal.show if terminal else None, tables, clock)
+        on_terminal = terminal_output(terminal.show if terminal else None, tables, clock)
         lines = (
-            spectators.console(terminal.write_alert, None) if terminal else LoggedAlerts(clock, self._confirm_logged)
+            on_terminal.console(terminal.write_alert, None) if terminal else LoggedAlerts(clock, self._confirm_logged)
         )
         alerting = await open_alerting(
             stack,
@@ -143,7 +144,7 @@ class AwsPlatform:
             otherwise=alerts_by_line(lines.deliver, lines.line),
         )
         background_tasks: dict[str, BackgroundTask] = {
-            **spectators.background_tasks,
+            **on_terminal.background_tasks,
             "sweep-jobs": job_sweeper(targets.command, clock),
         }
         if tells_people(settings):
@@ -158,12 +159,12 @@ class AwsPlatform:
                 watchdog=self._watchdog(targets.http),
             ),
             outputs=OutputDeps(
-                routes=await self._routes(stack, alerting, spectators, background_tasks),
+                routes=await self._routes(stack, alerting, on_terminal, background_tasks),
                 runners=targets.runners,
                 dead_letter_handlers={
                     queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()
                 },
-                log=spectators.listening(log_work),
+                log=on_terminal.listening(log_work),
             ),
             tuning=Tuning(
                 limits=targets.limits,
@@ -203,7 +204,7 @@ class AwsPlatform:
         self,
         stack: AsyncExitStack,
         alerting: AlertResources,
-        spectators: Spectators,
+        on_terminal: TerminalOutput,
         background_tasks: dict[str, BackgroundTask],
     ) -> list[Route]:
         """Return routes to the bus, if any, and to people, unless a queue brings alerts back."""
@@ -216,10 +217,10 @@ class AwsPlatform:
             background_tasks[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):
-            told = told_to_people() if self._settings.alerts.slack_token else spectators.pattern
+            told = told_to_people() if self._settings.alerts.slack_token else on_terminal.pattern
             routes.append(Route(PEOPLE, told, alerting.deliver, alerting.is_waiting))
         if self._settings.alerts.slack_token:
-            routes += spectators.routes
+            routes += on_terminal.routes
         return routes
 
     # --- queues -------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
 from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
-from worker.app.spectators import TerminalLines
 from worker.app.telemetry import Telemetry
+from worker.app.terminal_output import TerminalLines
 from worker.app.worker import LEASED, Worker
 from worker.config.roles import Role
 from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Settings

@@ -24,8 +24,9 @@ from worker.app.alerts import alerts_by_line, open_alerting
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.platforms import Resources
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
-from worker.app.spectators import watching_people
-from worker.config.settings import GROUP, Settings
+from worker.app.terminal_output import terminal_output
+from worker.config.settings import Settings
+from worker.config.store_setting import GROUP
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
@@ -102,8 +103,8 @@ class EmbeddedPlatform:
         )
         # alert delivery uses it too, so that no event is blamed for a failure of the store
         counted = count_failures(tables)
-        spectators = watching_people(options.show_line, counted, clock)
-        console = spectators.console(options.write_alert, options.digest_every)
+        on_terminal = terminal_output(options.show_line, counted, clock)
+        console = on_terminal.console(options.write_alert, options.digest_every)
         alerting = await open_alerting(
             stack,
             options.settings.alerts,
@@ -113,15 +114,15 @@ class EmbeddedPlatform:
             otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
         deps = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        told = told_to_people() if options.settings.alerts.slack_token else spectators.pattern
+        told = told_to_people() if options.settings.alerts.slack_token else on_terminal.pattern
         routes = [Route(CONSOLE, told, alerting.deliver, alerting.is_waiting)]
         if options.settings.alerts.slack_token:
-            routes += spectators.routes
+            routes += on_terminal.routes
         deps = replace(
             deps,
             store=replace(deps.store, tables=counted),
             sources=replace(deps.sources, watchdog=self._watchdog(targets.http)),
-            outputs=replace(deps.outputs, routes=routes, log=spectators.listening(deps.outputs.log)),
+            outputs=replace(deps.outputs, routes=routes, log=on_terminal.listening(deps.outputs.log)),
             tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
             roles=options.settings.roles,
         )
@@ -129,7 +130,7 @@ class EmbeddedPlatform:
             deps=deps,
             background_tasks={
                 **alerting.background_tasks,
-                **spectators.background_tasks,
+                **on_terminal.background_tasks,
                 "sweep-jobs": job_sweeper(targets.command, clock),
             },
             alert_failures=alerting.failures,

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from worker.app.dependencies import OutputDeps
-from worker.config.settings import GROUP, WEB, WEB_TOKENS, Settings
+from worker.config.settings import WEB, WEB_TOKENS, Settings
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.jobs.callbacks import callback_urls
 from worker.jobs.secrets import MANAGED
@@ -53,14 +54,21 @@ async def open_web(
     stack: AsyncExitStack, settings: Settings, *, tables: Tables, clock: Clock, health: WorkerHealth, meters: Meters
 ) -> Address:
     """Serve the console, the API and the health pages until `stack` closes. Raises `ConfigError`."""
-    from worker.web.api.application import make_api  # noqa: PLC0415
-    from worker.web.api.context import ApiContext  # noqa: PLC0415
-    from worker.web.console.application import make_console, with_console  # noqa: PLC0415
-    from worker.web.console.console import Console  # noqa: PLC0415
-    from worker.web.console.links import Links  # noqa: PLC0415
-    from worker.web.console.problem_pages import ProblemPages  # noqa: PLC0415
-    from worker.web.guard import Guard  # noqa: PLC0415
-    from worker.web.server import WebServer  # noqa: PLC0415
+    try:
+        from worker.web.api.application import make_api  # noqa: PLC0415
+        from worker.web.api.context import ApiContext  # noqa: PLC0415
+        from worker.web.console.application import make_console, with_console  # noqa: PLC0415
+        from worker.web.console.console import Console  # noqa: PLC0415
+        from worker.web.console.links import Links  # noqa: PLC0415
+        from worker.web.console.problem_pages import ProblemPages  # noqa: PLC0415
+        from worker.web.guard import Guard  # noqa: PLC0415
+        from worker.web.server import WebServer  # noqa: PLC0415
+    except ImportError as error:
+        # An operator who sets the address relies on the console, so the worker does not run without it.
+        raise ConfigError(
+            f"{WEB} is set, but the console and the API cannot be loaded: {error}; install interlock again with all "
+            f"its dependencies, or unset {WEB}"
+        ) from error
 
     rules = access_rules(settings, await _tokens(settings, clock))
     address = rules.address

@@ -1,4 +1,4 @@
-"""What a worker adds for people who watch it on a terminal: a line for every change of a run."""
+"""Shows a line for every change of a run, for a worker on a terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class TerminalLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Spectators:
-    """Holds the feed of lines; None: nobody watches, and everything is as on a pipe."""
+class TerminalOutput:
+    """Holds the feed of lines; None: there is no terminal, and everything is as on a pipe."""
 
     feed: RunFeed | None
     clock: Clock
@@ -59,6 +59,6 @@ class Spectators:
         return log if self.feed is None else self.feed.listening(log)
 
 
-def watching_people(show: ShowLine | None, tables: Tables, clock: Clock) -> Spectators:
+def terminal_output(show: ShowLine | None, tables: Tables, clock: Clock) -> TerminalOutput:
     feed = None if show is None else RunFeed(show, clock, schedules_of(PipelineVersions(tables)))
-    return Spectators(feed, clock)
+    return TerminalOutput(feed, clock)

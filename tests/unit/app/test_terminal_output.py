@@ -13,7 +13,7 @@ from tests.support.clock.manual import NOON, ManualClock
 from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
 from worker.app.platforms import Resources
-from worker.app.spectators import TerminalLines
+from worker.app.terminal_output import TerminalLines
 from worker.config.settings import ALERTS_QUEUE, DUTIES, SLACK_CHANNEL, SLACK_TOKEN, read_settings
 from worker.core.model.events import Event
 from worker.store.url import DynamoPlace, locate

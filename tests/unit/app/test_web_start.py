@@ -1,0 +1,49 @@
+"""A worker whose web part cannot start says so, where it would otherwise run without its console."""
+
+import sys
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.support.clock.manual import ManualClock
+from worker.app.web import NoWorker, open_web
+from worker.config.settings import WEB, read_settings
+from worker.core.errors import ConfigError
+from worker.store.sqlite.tables import SqliteTables
+from worker.telemetry.meters import Meters
+
+
+async def opened(listen: str) -> None:
+    clock = ManualClock()
+    async with AsyncExitStack() as stack:
+        tables = SqliteTables.in_memory(clock)
+        await tables.start()
+        stack.push_async_callback(tables.stop)
+        settings = read_settings({WEB: listen})
+        first = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
+        again = read_settings({WEB: str(first)})
+        await open_web(stack, again, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
+
+
+@pytest.mark.parametrize("missing", ["worker.web.api.application", "worker.web.console.application", "uvicorn.config"])
+async def test_a_library_that_cannot_be_loaded_is_a_mistake_in_the_settings(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "worker.web.server", raising=False)
+
+    with pytest.raises(
+        ConfigError, match=r"INTERLOCK_WEB is set, but .* cannot be loaded: .*unset"
+    ):
+        await opened("127.0.0.1:0")
+
+
+async def test_an_address_that_another_program_uses_is_a_mistake_in_the_settings() -> None:
+    with pytest.raises(ConfigError, match="it is in use; choose another address with INTERLOCK_WEB"):
+        await opened("127.0.0.1:0")
+
+
+@pytest.mark.parametrize("listen", ["8040", "127.0.0.1", "127.0.0.1:port", ":"])
+async def test_a_text_that_is_no_address_is_a_mistake_in_the_settings(listen: str) -> None:
+    with pytest.raises(ConfigError, match="INTERLOCK_WEB"):
+        await opened(listen)
