@@ -15,7 +15,7 @@ from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId

@@ -16,7 +16,7 @@ from worker.config.schema import DurationText, Section
 from worker.config.shape import read_shape
 from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 
 DIGEST_EVERY: Final = timedelta(minutes=15)
 DIGEST_LEAST: Final = timedelta(minutes=1)

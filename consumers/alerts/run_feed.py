@@ -17,7 +17,7 @@ from consumers.outbox.severities import Severity
 from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
 from worker.core.model.events import Event, EventType
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.run.effects import EvaluateNow
 from worker.core.run.facts import RulesNotHeld
 from worker.runtime.clock import Clock

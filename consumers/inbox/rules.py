@@ -18,7 +18,7 @@ from consumers.inbox.templates import Facts, Unfilled, fill_fields, fill_text
 from consumers.outbox.patterns import EventPattern
 from worker.config.schema import ID_PATTERN
 from worker.core.errors import Rejected
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.store.repos.delivery.inbox_ledger import SensorReport

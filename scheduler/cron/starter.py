@@ -15,8 +15,8 @@ from scheduler.cron.timetable import Timetable, TimetableEntry
 from scheduler.periodic import PeriodicTask
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected, WorkerError
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import Origin, RunTriggered
 from worker.core.schedule.due import Due, due
 from worker.core.time.cron import Fire

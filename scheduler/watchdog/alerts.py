@@ -13,8 +13,8 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import Event
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.skew import was_set_back
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339

@@ -14,8 +14,8 @@ from typing import Final
 from scheduler.watchdog.expectations import Expectations
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import watchdog_mark_sk
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import Since
 from worker.core.time.skew import was_set_back

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 
 SLICE: Final = 50
 ONCE: Final = 1_000  # if there is no next pass

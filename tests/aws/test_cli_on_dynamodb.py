@@ -10,7 +10,7 @@ from typer.testing import Result
 
 from tests.support.aws.emulators import assert_nothing_was_scanned, ministack, use_test_credentials
 from tests.support.builders.command_line import interlock, records
-from worker.config.settings import STORE
+from worker.config.store_setting import STORE
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.clock import SystemClock
 

@@ -15,7 +15,7 @@ from tests.support.aws.emulators import (
 )
 from tests.support.aws.wire import WireProxy
 from tests.support.builders.command_line import interlock, records
-from worker.config.settings import STORE
+from worker.config.store_setting import STORE
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.clock import SystemClock
 from worker.store.dynamodb.scan import Size

@@ -12,7 +12,7 @@ from consumers.streams.positions import parse_place
 from tests.support.worlds.aws_workers import CONTROL, PATIENCE_S, Crew, crew, lines
 from tests.support.worlds.live_worker import interlock
 from tests.support.worlds.observer import last_days, wait_until
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.runs import run_key
 from worker.store.table import Delete, Put, TableName

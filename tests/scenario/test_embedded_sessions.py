@@ -14,7 +14,7 @@ from tests.support.worlds.embedded_workers import Crew, told_of
 from tests.support.worlds.engine import DAY, ORDERS
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event
 from worker.core.run.state import State
 from worker.jobs.runner import Config, Handle, JobStatus

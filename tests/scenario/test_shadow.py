@@ -9,7 +9,7 @@ from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
 from worker.app.shadow import SHADOW_ROLES, shadow_deps
 from worker.app.worker import LEASED
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.keys import SHADOW
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import DryRun, DryState, State

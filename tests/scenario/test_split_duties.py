@@ -12,7 +12,7 @@ from tests.support.clock.virtual_time import on_virtual_time, run
 from tests.support.worlds.embedded_workers import Crew, told_of
 from tests.support.worlds.streamed_workers import StreamedCrew, Way
 from worker.config.roles import Role
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.run.state import State
 from worker.operations.workers.group_view import look, reason
 from worker.store.repos.leases import Leases

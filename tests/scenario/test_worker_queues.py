@@ -15,7 +15,7 @@ from tests.support.worlds.queue import QueueWorld
 from worker.app.dependencies import WorkerDeps
 from worker.app.queues import queue_consumer
 from worker.config.roles import Role
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters

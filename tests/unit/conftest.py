@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.config.settings import STORE
+from worker.config.store_setting import STORE
 
 
 @pytest.fixture

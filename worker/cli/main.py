@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 
-from worker.cli.catalogue import PAGE
 from worker.cli.terminal.console import OutputFailed, Screen
 from worker.cli.version import version_line
 
@@ -16,7 +15,7 @@ def main() -> None:
         finally:
             screen.flush()  # results must be written before the exit code reports success
     except OutputFailed as failed:
-        from worker.cli.terminal.store_access import exit_code, show_error  # noqa: PLC0415  most commands need neither
+        from worker.cli.terminal.store_session import exit_code, show_error  # noqa: PLC0415  most commands need neither
 
         show_error(screen, failed)
         raise SystemExit(exit_code(failed)) from None
@@ -27,10 +26,22 @@ def _run(screen: Screen, words: Sequence[str]) -> None:
         case ["--version"]:
             screen.document(version_line())
         case ["--help" | "-h"]:
+            from worker.cli.catalogue import PAGE  # noqa: PLC0415  no command needs the list of all
+
             screen.document(PAGE.text())
         case _:
-            # Typer takes longer to load than both cases above take in total.
-            from worker.cli.app import app  # noqa: PLC0415
-            from worker.runtime.clock import SystemClock  # noqa: PLC0415
+            _run_command(words)
 
-            app(obj=SystemClock())
+
+def _run_command(words: Sequence[str]) -> None:
+    from worker.cli.quick_commands import run_quickly  # noqa: PLC0415  the first pages need no command
+    from worker.runtime.clock import SystemClock  # noqa: PLC0415
+
+    clock = SystemClock()
+    code = run_quickly(words, clock)
+    if code is not None:
+        raise SystemExit(code)
+    # Typer takes longer to load than a quick command takes in total.
+    from worker.cli.app import app  # noqa: PLC0415
+
+    app(obj=clock)

@@ -5,9 +5,10 @@ from datetime import timedelta
 from functools import partial
 from typing import cast
 
-from worker.config.problems import Problems, suggest
+from worker.config.problems import Problems
 from worker.config.schema import JobSection, PipelineFile
 from worker.config.shape import read_shape
+from worker.config.suggestions import suggest
 from worker.core.model.pipeline import Job, JobType, OnUnknownStart, Overlap
 from worker.core.model.rules import Json
 from worker.core.model.templates import VARIABLES, unclosed_names, unknown_names

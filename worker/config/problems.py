@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
-from itertools import islice
 from typing import TypeAlias
 
+from worker.config.suggestions import suggest
 from worker.yaml.document import Document, Fault, Path
 
 # One broken file must not hide the others, and a reader cannot use more messages than this.
 PROBLEMS_MAX = 100
-_WORD_MAX = 64
 _SHOWN_MAX = 60
-_OPTIONS_MAX = 1000
 _LISTED_MAX = 20
 
 # Searching for the intended word takes time, so it waits until the message is certain to be kept.
@@ -63,21 +60,6 @@ def show(value: object) -> str:
             return "a mapping"
         case _:
             return "a list"
-
-
-def closest(word: object, options: Iterable[str]) -> str | None:
-    """Return the option that was most likely meant; None if none is close."""
-    if not isinstance(word, str) or len(word) > _WORD_MAX:
-        return None
-    by_lower = {option.lower(): option for option in islice(options, _OPTIONS_MAX)}
-    close = get_close_matches(word.lower(), by_lower, n=1)
-    return by_lower[close[0]] if close else None
-
-
-def suggest(word: object, options: Iterable[str]) -> str:
-    """Return `did you mean …?`, or an empty text if no option is close."""
-    meant = closest(word, options)
-    return f"did you mean `{meant}`?" if meant else ""
 
 
 def advise(word: object, options: Iterable[str], *, kind: str = "accepted") -> str:

@@ -15,10 +15,9 @@ import yaml
 from worker.config.schedules import default_day_offset
 from worker.config.schema import WEEKDAYS
 from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.ids import CRON_SCHEDULE, STREAM_SCHEDULE
 from worker.core.model.pipeline import (
-    CRON_SCHEDULE,
     MAX_AHEAD,
-    STREAM_SCHEDULE,
     UTC_ZONE,
     Evaluation,
     Job,

@@ -9,8 +9,9 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from worker.config.cron_text import BadCron, parse_cron
-from worker.config.problems import Problems, show, suggest
+from worker.config.problems import Problems, show
 from worker.config.schema import WEEKDAYS
+from worker.config.suggestions import suggest
 from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.time.cron import Cron
 from worker.core.time.durations import DURATION_HINT, format_duration, parse_duration

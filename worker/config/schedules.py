@@ -28,17 +28,15 @@ from worker.config.schema import (
 )
 from worker.core.model.calendars import Calendar
 from worker.core.model.deadlines import Deadline
+from worker.core.model.ids import CRON_SCHEDULE, STREAM_SCHEDULE, ScheduleId
 from worker.core.model.pipeline import (
-    CRON_SCHEDULE,
     MAX_AHEAD,
-    STREAM_SCHEDULE,
     UTC_ZONE,
     Evaluation,
     Match,
     Misfire,
     MisfirePolicy,
     Schedule,
-    ScheduleId,
     Sla,
     StartBy,
     Trigger,

@@ -9,7 +9,6 @@ from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.core.model.pipeline import JobType
 from worker.core.time.durations import parse_duration
-from worker.store.url import locate
 
 TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 POLLS: Final = ("default", "eco")
@@ -31,11 +30,6 @@ def plain_text(_: str, text: str) -> str:
 
 def comma_list(_: str, text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def store_url(_: str, text: str) -> str:
-    locate(text)
-    return text
 
 
 def timing(name: str, text: str) -> Timing:

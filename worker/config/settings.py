@@ -9,11 +9,11 @@ from typing import Final
 from worker.config import setting_values as values
 from worker.config.environment import read_environment, setting, settings_of
 from worker.config.roles import Role
+from worker.config.store_setting import DEFAULT_STORE, STORE, checked_store_url
 from worker.core.membership.liveness import Timing
 from worker.core.model.pipeline import JobType
 
 # Names that messages in other modules use.
-STORE: Final = "INTERLOCK_STORE"
 TIMING: Final = "INTERLOCK_TIMING"
 DUTIES: Final = "INTERLOCK_DUTIES"
 SHADOW: Final = "INTERLOCK_SHADOW"
@@ -46,8 +46,6 @@ PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 
 PREFIX: Final = "INTERLOCK_"
-GROUP: Final = "interlock"  # all workers of a store are one group; their rows are stored under this name
-DEFAULT_STORE: Final = "sqlite:///interlock.db"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
 
 _NO_QUEUES: Final = "a worker on one file has no bus and no queues"
@@ -258,7 +256,7 @@ class WebSettings:
 class Settings:
     store: str = setting(
         STORE,
-        values.store_url,
+        checked_store_url,
         "Store URL, the same as `--store`.",
         default=DEFAULT_STORE,
         used_by="every command",

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from worker.config.problems import Problems, advise, closest, show, suggest
+from worker.config.problems import Problems, advise, show
 from worker.config.schema import DURATION_EXAMPLES
+from worker.config.suggestions import closest, suggest
 from worker.yaml.document import Path, loose
 from worker.yaml.parser import DEPTH_MAX
 

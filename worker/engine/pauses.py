@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from worker.core.errors import WorkerError
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log

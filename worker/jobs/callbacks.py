@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import Run
 from worker.core.time.periods import Period
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters

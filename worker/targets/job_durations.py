@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 
 KEPT_MAX: Final = 20_000  # schedules; a dropped schedule is polled at its configured interval again
 NEWEST_PART: Final = 0.3  # the weight of the newest duration; the rest is the weight of the earlier average

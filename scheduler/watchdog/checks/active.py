@@ -12,8 +12,8 @@ from typing import Final
 from scheduler.watchdog.check import Finding
 from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.rotation import RoundRobin
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import TimerFired
 from worker.core.run.state import ForeignRun, Run, Status
 from worker.engine.engine import Engine

@@ -9,7 +9,7 @@ from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
 from worker.config.versions import PipelineVersions
 from worker.core.model.events import EventType
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.create import deadline_detail

@@ -9,7 +9,7 @@ from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
 from worker.core.model.events import EventType
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import CheckKind

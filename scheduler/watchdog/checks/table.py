@@ -24,7 +24,7 @@ from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
 from scheduler.watchdog.watchdog import Watchdog
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, GracePeriods
 from worker.engine.engine import Engine
 from worker.engine.intake.resync import PipelineResync

@@ -25,7 +25,7 @@ from tests.support.worlds.live_worker import LiveWorker
 from tests.support.worlds.observer import ORDERS, Onlooker, session_of, wait_until
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.run.state import start_token
 from worker.net.aws_client import ClientSettings

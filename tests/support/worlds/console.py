@@ -13,7 +13,7 @@ from tests.support.fakes.counting_tables import CountingTables
 from tests.support.worlds.web import BASE, bearer
 from tests.support.worlds.web import rules as access_rules
 from worker.app.web import NoWorker
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.config.versions import PipelineVersions
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import RunKey, SessionId

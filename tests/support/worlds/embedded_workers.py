@@ -12,7 +12,7 @@ from worker.app.worker import LEASED
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.roles import ALL_ROLES, Role
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Run, State

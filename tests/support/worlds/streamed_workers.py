@@ -20,7 +20,7 @@ from tests.support.fakes.streams import FakeDynamoStreams, FakeKinesis, change_r
 from tests.support.worlds.embedded_workers import Crew
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.config.lease_roles import DUTIES
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.pipeline import JobType
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, TableName, Write

@@ -16,11 +16,11 @@ from worker.config.settings import (
     BUS,
     SHADOW,
     SLACK_TOKEN,
-    STORE,
     AlertSettings,
     AwsSettings,
     read_settings,
 )
+from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError
 
 TABLES = "dynamodb://interlock?region=eu-west-1"

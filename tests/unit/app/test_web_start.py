@@ -32,9 +32,7 @@ async def test_a_library_that_cannot_be_loaded_is_a_mistake_in_the_settings(
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "worker.web.server", raising=False)
 
-    with pytest.raises(
-        ConfigError, match=r"INTERLOCK_WEB is set, but .* cannot be loaded: .*unset"
-    ):
+    with pytest.raises(ConfigError, match=r"INTERLOCK_WEB is set, but .* cannot be loaded: .*unset"):
         await opened("127.0.0.1:0")
 
 

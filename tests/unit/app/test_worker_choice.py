@@ -20,10 +20,10 @@ from worker.config.settings import (
     ON_FAILURE,
     ON_LOSS,
     POLLS,
-    STORE,
     ReadingSettings,
     read_settings,
 )
+from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError
 from worker.store.url import DynamoPlace, locate
 

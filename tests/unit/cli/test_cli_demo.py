@@ -16,7 +16,7 @@ from worker.cli.demo.past_runs import DAILY
 from worker.cli.demo.stage import PATIENCE_S, PLAY_MAX_S, ExpectedEvent, NotInTime, Stage, run_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.config.load import load_directory
 from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType

@@ -16,8 +16,8 @@ from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
 from worker.cli.commands.dlq import run_show, show_letter
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import StoreAccess
-from worker.config.settings import GROUP
+from worker.cli.terminal.store_session import StoreAccess
+from worker.config.store_setting import GROUP
 from worker.core.model.values import Json
 from worker.operations.dead_letters import DeadLetterSelector
 from worker.store.repos.delivery.dead_letter_replays import Replays

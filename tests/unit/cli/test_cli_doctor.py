@@ -9,7 +9,8 @@ import pytest
 from tests.support.builders.cli_runs import in_store
 from tests.support.builders.command_line import interlock, records
 from tests.support.clock.manual import ManualClock
-from worker.config.settings import GROUP, SHADOW
+from worker.config.settings import SHADOW
+from worker.config.store_setting import GROUP
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.model.keys import SessionId
 from worker.operations.doctor.group import WorkerGroup, look_at_workers, watch_workers

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.builders.cli_runs import PERIOD, a_store, a_stored_run, in_store
 from tests.support.builders.command_line import TODAY, interlock, loaded_commands
-from worker.cli.terminal.store_access import Exit
+from worker.cli.terminal.store_session import Exit
 from worker.core.model.events import Event
 from worker.core.run.state import State
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters

@@ -9,7 +9,7 @@ from tests.support.builders import cli_runs
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
 from worker.config.lease_roles import role_of
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.keys import SessionId
 from worker.store.repos.leases import Lease, Leases
 from worker.store.repos.sessions import Sessions

@@ -12,7 +12,7 @@ from tests.support.builders.cli_runs import a_stored_run, in_store, key_of
 from tests.support.builders.command_line import interlock, loaded_commands
 from worker.cli.catalogue import PAGE
 from worker.cli.terminal.command_list import CommandEntry
-from worker.cli.terminal.store_access import Exit
+from worker.cli.terminal.store_session import Exit
 from worker.core.run.state import State
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.builders.cli_runs import a_stored_run, in_store, key_of
 from tests.support.builders.command_line import TODAY, interlock, records
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339

@@ -8,7 +8,7 @@ import pytest
 from tests.support.builders.cli_runs import a_store, in_store, key_of
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.run.state import DryRun, DryState
 from worker.store.repos.dry_runs import save_write
 from worker.store.repos.installation import installed_at

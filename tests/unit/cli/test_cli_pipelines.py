@@ -16,7 +16,7 @@ from tests.support.clock.manual import ManualClock
 from worker.cli.commands.pipelines import run_remove
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.core.model.pipeline import PipelineId
 from worker.store.repos.config_log import ConfigChange
 from worker.store.repos.pipelines import Pipelines

@@ -16,7 +16,7 @@ from worker.cli.commands.push import PushRequest, refuse_oversized, run_push
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.files import Sources
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.config.load import load_text
 from worker.config.render import config_hash, to_json
 from worker.core.errors import Rejected

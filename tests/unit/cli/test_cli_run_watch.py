@@ -17,7 +17,7 @@ from worker.cli.run.watch import PipelineWatch, stamps_before_push
 from worker.cli.run.watch_report import PROBLEMS_SHOWN_MAX, LoggedWatch, ShownWatch
 from worker.cli.terminal.console import OutputStream, Screen
 from worker.cli.terminal.files import Sources
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.config.load import Problem, ProblemSeverity, load_directory
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.model.pipeline import PipelineId

@@ -14,7 +14,7 @@ from tests.support.clock.manual import ManualClock
 from worker.cli.commands.sensor_removal import run_remove
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.core.errors import RetryLater
 from worker.operations.sensors.names import sensor_name
 

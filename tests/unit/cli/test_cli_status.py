@@ -21,9 +21,9 @@ from tests.support.builders.cli_runs import (
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
 from tests.support.fakes.remote_store import DROP_BEFORE, FaultyTables, Operation, always
-from worker.cli.commands.status import REFRESH_S, StatusRequest, show_board
+from worker.cli.commands.status_table import REFRESH_S, StatusRequest, show_board
 from worker.cli.terminal.console import Screen, passed
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import SessionId

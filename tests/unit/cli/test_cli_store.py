@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.builders.command_line import interlock, records
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import told
-from worker.config.settings import STORE
+from worker.cli.terminal.store_session import told
+from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.store.sqlite.schema import VERSION
 from worker.store.sqlite.statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT

@@ -13,7 +13,6 @@ from worker.config.setting_values import FAILURE_POLICIES, FOLLOWED
 from worker.config.settings import (
     BUS,
     CHANGES,
-    DEFAULT_STORE,
     DUTIES,
     HEARTBEAT_URL,
     HTTP_ALLOW,
@@ -29,7 +28,6 @@ from worker.config.settings import (
     SETTINGS,
     SLACK_CHANNEL,
     SLACK_TOKEN,
-    STORE,
     TARGET_RATES,
     TIMING,
     WEB_TOKENS,
@@ -39,6 +37,7 @@ from worker.config.settings import (
     read_settings,
     without_effect,
 )
+from worker.config.store_setting import DEFAULT_STORE, STORE
 from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.model.pipeline import JobType

@@ -191,7 +191,7 @@ def test_help_texts_and_groups_of_commands_use_the_terms_of_the_glossary() -> No
 def test_columns_of_tables_use_the_terms_of_the_glossary() -> None:
     shown = list(columns())
 
-    assert {where for where, _ in shown} >= {"status", "leases", "pipelines", "schedule"}
+    assert {where for where, _ in shown} >= {"status_table", "leases", "pipelines", "schedule"}
     assert found_in(shown) == []
 
 

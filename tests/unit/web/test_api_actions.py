@@ -8,7 +8,7 @@ import pytest
 from tests.support.builders.cli_runs import PERIOD, a_stored_run, key_of, version_hash
 from tests.support.worlds.web import OPERATOR, VIEWER, WebWorld
 from tests.unit.web.test_api_reads import a_dead_letter
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import State

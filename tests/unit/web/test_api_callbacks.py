@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.builders.cli_runs import a_stored_run, key_of, version_hash
 from tests.support.worlds.web import BASE, WebWorld, a_web_world, rules
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.run.state import Run, State
 from worker.jobs.callbacks import CallbackClaim, callback_urls, seal
 from worker.store.repos.callback_key import find_callback_key, make_callback_key

@@ -15,7 +15,7 @@ from tests.support.builders.cli_runs import PERIOD, a_stored_run, key_of, versio
 from tests.support.builders.command_line import TODAY
 from tests.support.clock.manual import ManualClock
 from tests.support.worlds.web import VIEWER, WebWorld
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import PipelineId

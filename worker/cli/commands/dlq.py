@@ -7,9 +7,10 @@ import typer
 
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.exact_json import read_json
 from worker.core.model.values import Json

@@ -12,11 +12,11 @@ import typer
 
 from consumers.outbox.severities import told_pattern
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.roles import Role
 from worker.config.settings import (
     ALERTS,
-    GROUP,
     HEALTH,
     HTTP_ALLOW,
     INBOX,
@@ -26,6 +26,7 @@ from worker.config.settings import (
     read_settings,
     without_effect,
 )
+from worker.config.store_setting import GROUP
 from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
 from worker.core.model.pipeline import Pipeline

@@ -9,13 +9,14 @@ import typer
 
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store_until_interrupted
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation
-from worker.config.problems import suggest
+from worker.config.suggestions import suggest
 from worker.core.errors import ConfigError
 from worker.core.model.events import Event, EventType, shown_type
 from worker.core.model.given_times import time_before
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.events import EventReader

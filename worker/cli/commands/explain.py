@@ -10,11 +10,12 @@ import typer
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedules, read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Unusable, Version
+from worker.core.model.ids import STREAM_SCHEDULE, PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339

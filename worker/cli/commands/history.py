@@ -8,9 +8,10 @@ from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure
+from worker.core.model.ids import ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import ScheduleId
 from worker.core.model.run_names import shown_run
 from worker.core.model.values import Json
 from worker.core.time.periods import Period

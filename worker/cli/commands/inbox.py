@@ -21,7 +21,8 @@ from consumers.inbox.rules_file import check_rules, rules_from
 from consumers.inbox.seeding import Bucket, Seeder, SeedProgress
 from consumers.queues.queue import Message
 from worker.cli.terminal.console import Screen, counted, json_text
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, told
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess, told
 from worker.config.files import UnreadableFile, read_text
 from worker.config.problems import ProblemSeverity
 from worker.config.settings import INBOX

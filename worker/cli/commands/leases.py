@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen, aligned, counted, shown_time, without_empty_columns
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import absence_of_all
 from worker.config.problems import advise
 from worker.core.errors import ConfigError

@@ -9,7 +9,7 @@ import typer
 from worker.cli.commands.migrate_check import PipelineSelector, run_accept, run_check
 from worker.cli.commands.migrate_compare import CompareRequest, run_compare
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.runtime.clock import Clock
 
 migrate_app = typer.Typer(

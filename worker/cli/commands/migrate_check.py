@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.deploy import accept
 from worker.config.files import yaml_files
 from worker.core.errors import ConfigError
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.operations.migrate.check import check
 from worker.operations.migrate.findings import MigrationFinding, Weight
 from worker.operations.migrate.survey import survey

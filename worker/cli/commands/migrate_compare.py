@@ -7,7 +7,7 @@ from typing import Final
 
 from worker.cli.commands.migrate_check import PipelineSelector, chosen, require_said, unknown_names
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.errors import Rejected
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.migrate.agreement import AgreementResult, Compared, compare

@@ -3,9 +3,9 @@
 from worker.cli.terminal.arguments import read_reason
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.model.given_times import time_after
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339

@@ -10,7 +10,7 @@ from worker.cli.commands.validate import show_problems, show_records, tally
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.deploy import deploy
 from worker.config.load import Directory, load_text
 from worker.config.render import config_hash, to_json, to_yaml

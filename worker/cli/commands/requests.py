@@ -20,7 +20,8 @@ from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.recent_periods import say_period_missing
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Version
 from worker.core.errors import ConfigError

@@ -9,7 +9,8 @@ import typer
 
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation, report
 from worker.config.versions import PipelineVersions
 from worker.core.model.given_times import time_before

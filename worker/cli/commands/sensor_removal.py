@@ -4,9 +4,9 @@ from worker.cli.commands.sensor_rows import ALONE, record_of, say_missing, show_
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import warn_if_unknown
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.errors import RetryLater
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.time.periods import sensor_keys
 from worker.operations.pipelines.lookup import pipeline_in
 from worker.operations.sensors.advice import is_heard

@@ -1,18 +1,21 @@
 """Write, read, list and show the sensors in the store, for `interlock sensor`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import NamedTuple
 
+from worker.cli.commands.sensor_values import sensor_data
 from worker.cli.terminal.console import Screen, counted, json_text
 from worker.cli.terminal.pipeline_lookup import say_unknown, warn_if_unknown
-from worker.cli.terminal.store_access import Exit, StoreAccess, show_failure
+from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure, work_on_store
 from worker.cli.terminal.truncation import Truncation
-from worker.config.problems import suggest
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json, show
 from worker.operations.pipelines.lookup import pipeline_in
-from worker.operations.sensors.names import SensorName
+from worker.operations.sensors.names import SensorName, sensor_name
+from worker.operations.sensors.plain_sensor import is_plainly_expected
+from worker.runtime.clock import Clock
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
@@ -24,6 +27,28 @@ SHOW_OTHERS = "narrow with --prefix, or raise --limit"
 
 
 ALONE = "a sensor without a pipeline starts nothing"
+
+
+class PutRequest(NamedTuple):
+    """Holds what the command line says about a sensor to write; nothing is parsed yet."""
+
+    pipeline: str
+    key: str
+    fields: Sequence[str]
+    data: str | None
+    period: str | None
+    as_json: bool
+
+
+def put_sensor(clock: Clock, url: str | None, request: PutRequest) -> int:
+    """Write a sensor as the command line says, and return the exit code."""
+
+    async def work(screen: Screen, access: StoreAccess) -> int:
+        name = sensor_name(request.pipeline, request.key, request.period)
+        data = sensor_data(request.fields, request.data)
+        return await run_put(screen, access, name, data, as_json=request.as_json)
+
+    return work_on_store(clock, url, work)
 
 
 async def run_put(
@@ -106,17 +131,21 @@ async def advise(screen: Screen, tables: Tables, name: SensorName, data: Mapping
     if stored is None:
         await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
         return
+    sensor = Sensor(name.stored_key, data)
+    if is_plainly_expected(stored.text or "", sensor, now):
+        return
     # After the write: loading the code that reads a pipeline takes longer than everything else.
     from worker.operations.sensors.advice import period_warnings, unheard_warning  # noqa: PLC0415
 
     if pipeline := pipeline_in(stored):
-        sensor = Sensor(name.stored_key, data)
         unheard = unheard_warning(pipeline, name.stored_key)
         for warning in (*([unheard] if unheard else []), *await period_warnings(tables, pipeline, sensor, now)):
             screen.remark(f"warning: {warning}", style="yellow")
 
 
 async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:
+    from worker.config.suggestions import suggest  # noqa: PLC0415  only a mistyped key needs it
+
     known = await first_sensors(tables, name.pipeline, "", KEYS_COMPARED_MAX)
     hint = suggest(name.stored_key, [sensor.key for sensor in known])
     show_failure(

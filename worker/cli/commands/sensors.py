@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.sensor_rows import run_get, run_list, run_put
-from worker.cli.commands.sensor_values import sensor_data
+from worker.cli.commands.sensor_rows import PutRequest, put_sensor, run_get, run_list
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
-from worker.core.model.pipeline import PipelineId
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import StoreAccess
+from worker.core.model.ids import PipelineId
 from worker.operations.sensors.names import sensor_name
 
 sensor_app = typer.Typer(
@@ -87,11 +87,8 @@ def put(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    async def work(screen: Screen, at: StoreAccess) -> int:
-        name = sensor_name(pipeline, key, period)
-        return await run_put(screen, at, name, sensor_data(fields or [], data), as_json=as_json)
-
-    on_store(context, store, work)
+    request = PutRequest(pipeline=pipeline, key=key, fields=fields or [], data=data, period=period, as_json=as_json)
+    raise typer.Exit(put_sensor(context.obj, store, request))
 
 
 @sensor_app.command(help=GET_HELP)

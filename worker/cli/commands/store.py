@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit
 from worker.store.admin import Figure, Migration, StoreAdmin, StoreFinding
 
 

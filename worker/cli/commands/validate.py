@@ -11,7 +11,7 @@ import typer
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
-from worker.cli.terminal.store_access import exit_code, show_error
+from worker.cli.terminal.store_session import exit_code, show_error
 from worker.config.load import Directory, Forbids
 from worker.config.problems import Problem, ProblemSeverity
 from worker.config.settings import HTTP_ALLOW

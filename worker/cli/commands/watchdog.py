@@ -12,8 +12,9 @@ from scheduler.watchdog.checks.table import Watched, make_watchdog
 from scheduler.watchdog.watchdog import CheckReport, Watchdog
 from worker.app.components import build_engine
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
-from worker.config.settings import GROUP
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.keys import SessionId
 from worker.runtime.clock import Clock

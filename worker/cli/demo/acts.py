@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from worker.cli.commands.explain import ExplainQuery, run_explain
 from worker.cli.demo.stage import ExpectedEvent, Stage, run_of
 from worker.core.model.events import EventType
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 
 BRONZE, SILVER, GOLD, NEXT = "bronze-orders", "silver-orders", "gold-orders", "gold-orders-next"
 PIPELINES: Final = (BRONZE, SILVER, GOLD, NEXT)

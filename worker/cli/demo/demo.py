@@ -19,7 +19,7 @@ import typer
 from consumers.alerts.console import WriteLine
 from consumers.outbox.severities import Severity
 from worker.cli.commands.push import PushRequest, run_push
-from worker.cli.commands.status import StatusRequest, show_status
+from worker.cli.commands.status_table import StatusRequest, show_status
 from worker.cli.commands.web.serve import stop_signal
 from worker.cli.demo.acts import BRONZE, GOLD, PIPELINES, Play
 from worker.cli.demo.folder import ALERTS, LOG, STORE, FolderRequest, jobs_path, make_folder
@@ -29,7 +29,8 @@ from worker.cli.demo.stage import NotInTime, Stage, short_name
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.files import Sources
-from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, told
+from worker.cli.terminal.store_access import EXIT_CODES
+from worker.cli.terminal.store_session import Exit, StoreAccess, told
 from worker.config.settings import WEB, read_settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock

@@ -10,8 +10,8 @@ from typing import Final
 from zlib import crc32
 
 from worker.core.model.events import Event, EventType
+from worker.core.model.ids import STREAM_SCHEDULE, PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import EarlierAttempt, FailureCategory, Outcome, Run, State
 from worker.core.sla.state import SlaWatch, Verdict

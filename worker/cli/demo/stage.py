@@ -10,11 +10,11 @@ from consumers.outbox.severities import Severity, severity_of
 from worker.cli.terminal.arguments import read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.run_streams import STYLES
-from worker.cli.terminal.store_access import StoreAccess
-from worker.config.settings import GROUP
+from worker.cli.terminal.store_session import StoreAccess
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
+from worker.core.model.ids import STREAM_SCHEDULE, PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State
 from worker.operations.runs.events import EventReader, in_order

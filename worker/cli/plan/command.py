@@ -16,9 +16,10 @@ from worker.cli.plan.view import block_row, change_record, change_row
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
-from worker.cli.terminal.store_access import Exit
-from worker.config.problems import Problem, suggest
+from worker.cli.terminal.store_session import Exit
+from worker.config.problems import Problem
 from worker.config.scalars import read_date
+from worker.config.suggestions import suggest
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.schedule.agenda import Block, PlanEntry, Span, agenda, by_day, unclocked
 from worker.core.schedule.agenda_record import agenda_record

@@ -22,16 +22,8 @@ from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources
 from worker.cli.terminal.run_streams import RunStreams, run_streams
-from worker.cli.terminal.store_access import (
-    RUN_EXIT_CODES,
-    Exit,
-    StoreAccess,
-    StoreUrl,
-    exit_code,
-    on_store,
-    show_error,
-    show_surprise,
-)
+from worker.cli.terminal.store_access import RUN_EXIT_CODES, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess, exit_code, show_error, show_surprise
 from worker.config.load import Directory
 from worker.config.roles import Role
 from worker.config.settings import SHADOW, Settings, read_settings

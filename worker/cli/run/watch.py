@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from worker.cli.commands.push import PushStatus, compared, refuse_oversized
 from worker.cli.terminal.files import Sources
-from worker.cli.terminal.store_access import StoreAccess
+from worker.cli.terminal.store_session import StoreAccess
 from worker.config.deploy import deploy
 from worker.config.files import UnreadableFile
 from worker.config.load import Directory, Problem, ProblemSeverity, load_directory

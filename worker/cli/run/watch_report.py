@@ -9,7 +9,7 @@ from worker.cli.commands.push import PushStatus
 from worker.cli.commands.validate import show_problems
 from worker.cli.terminal.console import Screen, counted
 from worker.config.load import Problem
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 

@@ -15,13 +15,13 @@ from typer.main import get_group
 
 from worker.cli.terminal.command_list import CommandEntry, RootPage
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.shell_variables import COMPLETION_VARIABLE
 from worker.core.errors import ConfigError
 
 # Typer does not export its types of contexts and commands.
 Private: TypeAlias = Any
 
 PROGRAM: Final = "interlock"
-COMPLETION_VARIABLE: Final = "_INTERLOCK_COMPLETE"  # a shell sets it to request completions; Typer chooses the name
 
 
 class LazyGroup(TyperGroup):
@@ -75,7 +75,7 @@ class LazyGroup(TyperGroup):
 def show_usage_error(error: TyperException) -> None:
     if not error.format_message():
         return  # no command was given, and Typer printed the help page
-    from worker.cli.terminal.store_access import show_error  # noqa: PLC0415  it also loads the stores
+    from worker.cli.terminal.store_session import show_error  # noqa: PLC0415  it also loads the stores
 
     show_error(Screen(), ConfigError(usage_sentence(error)))
 

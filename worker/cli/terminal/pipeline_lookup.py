@@ -1,8 +1,8 @@
 """Report a pipeline that the store does not have, with a similar name if there is one."""
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import Exit, show_failure
-from worker.core.model.pipeline import PipelineId
+from worker.cli.terminal.store_session import Exit, show_failure
+from worker.core.model.ids import PipelineId
 from worker.operations.pipelines.lookup import suggestion
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import Exit, show_failure
+from worker.cli.terminal.store_session import Exit, show_failure
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.state import status_word
 from worker.store.repos.runs import Runs, UnreadableRow

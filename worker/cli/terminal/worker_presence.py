@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from worker.cli.terminal.console import Screen, passed
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.store.repos.sessions import Session, Sessions
 from worker.store.table import Tables
 

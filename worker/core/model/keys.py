@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NewType
 
-from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.time.periods import Period
 
 SessionId = NewType("SessionId", str)

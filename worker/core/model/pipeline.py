@@ -8,22 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
-from typing import NewType
 from zoneinfo import ZoneInfo
 
 from worker.core.model.calendars import Exclusion
 from worker.core.model.deadlines import ClockTime, Deadline
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.rules import Group, Json, Rule
 from worker.core.time.cron import Cron
 from worker.core.time.periods import Period, date_in_zone
-
-PipelineId = NewType("PipelineId", str)
-ScheduleId = NewType("ScheduleId", str)
-
-# The Lambda edition names the single schedule of a file after what starts it; rows in existing tables carry these
-# names.
-CRON_SCHEDULE = ScheduleId("cron")
-STREAM_SCHEDULE = ScheduleId("stream")
 
 UTC_ZONE = ZoneInfo("UTC")
 

@@ -1,14 +1,17 @@
 """Names runs for people: the schedule appears only if the pipeline has several."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from worker.core.model.ids import CRON_SCHEDULE, STREAM_SCHEDULE
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import CRON_SCHEDULE, STREAM_SCHEDULE, Pipeline
+
+if TYPE_CHECKING:
+    from worker.core.model.pipeline import Pipeline
 
 UNNAMED: Final = frozenset({CRON_SCHEDULE, STREAM_SCHEDULE})  # ids of schedules that have no name in the file
 
 
-def shown_run(key: RunKey, pipeline: Pipeline) -> str:
+def shown_run(key: RunKey, pipeline: "Pipeline") -> str:
     return f"{key.pipeline}/{key.period}" if _is_only(key, pipeline) else str(key)
 
 
@@ -17,17 +20,17 @@ def name_parts(pipeline: str, schedule: str, period: str) -> list[str]:
     return [part for part in (pipeline, "" if schedule in UNNAMED else schedule, period) if part]
 
 
-def rerun_command(key: RunKey, pipeline: Pipeline) -> str:
+def rerun_command(key: RunKey, pipeline: "Pipeline") -> str:
     return f"interlock rerun {key.pipeline} {key.period}{_schedule(key, pipeline)}"
 
 
-def replay_command(key: RunKey, pipeline: Pipeline) -> str:
+def replay_command(key: RunKey, pipeline: "Pipeline") -> str:
     return f"interlock replay {key.pipeline} {key.period} {key.period}{_schedule(key, pipeline)}"
 
 
-def _schedule(key: RunKey, pipeline: Pipeline) -> str:
+def _schedule(key: RunKey, pipeline: "Pipeline") -> str:
     return "" if _is_only(key, pipeline) else f" --schedule {key.schedule}"
 
 
-def _is_only(key: RunKey, pipeline: Pipeline) -> bool:
+def _is_only(key: RunKey, pipeline: "Pipeline") -> bool:
     return [schedule.id for schedule in pipeline.schedules] == [key.schedule]

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.model.rules import GroupResult
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift

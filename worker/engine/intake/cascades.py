@@ -2,8 +2,8 @@
 
 from worker.config.versions import Version
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import Origin, RunTriggered
 from worker.engine.engine import Engine, Handled
 from worker.engine.intake.sensors import SensorIntake

@@ -10,8 +10,8 @@ from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.facts import JobReport, JobReported, Origin
 from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period

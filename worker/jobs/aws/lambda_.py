@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from worker.core.errors import Rejected, RetryLater
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339

@@ -8,8 +8,8 @@ from typing import Final
 
 from worker.config.versions import Version
 from worker.core.errors import ConfigError, Rejected, RetryLater
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.forecast import Forecast, Prospect
 from worker.operations.bulk.selection import digest_of
 from worker.operations.operator_actions import Requester

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from worker.config.roles import Role
-from worker.config.settings import GROUP, AwsSettings
+from worker.config.settings import AwsSettings
+from worker.config.store_setting import GROUP
 from worker.core.model import keys
 from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
 from worker.store.url import TableNames

@@ -1,8 +1,5 @@
 """Describes in a few words what a run waits for."""
 
-from collections.abc import Iterator
-
-from worker.core.model.rules import GroupResult
 from worker.core.run.state import Outcome, Run, StartStep, State
 from worker.core.time.timestamps import format_rfc3339
 
@@ -40,24 +37,3 @@ def _failures(run: Run) -> str:
 def times(number: int) -> str:
     """Format a count: `once`, `3 times`."""
     return "once" if number == 1 else f"{number} times"
-
-
-def waits_for_rules(result: GroupResult) -> str:
-    """Return the first condition that does not hold, and the number of the others."""
-    if result.passed:
-        return "its next evaluation; all rules pass"
-    reasons = list(_failed(result))
-    if not reasons:
-        return result.reason
-    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return f"{reasons[0]}{more}"
-
-
-def _failed(result: GroupResult) -> Iterator[str]:
-    for member in result.members:
-        if member.passed:
-            continue
-        if isinstance(member, GroupResult):
-            yield from _failed(member)
-        else:
-            yield member.reason

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Final
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected
 from worker.core.model import keys

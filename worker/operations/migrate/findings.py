@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 
 
 class Weight(StrEnum):

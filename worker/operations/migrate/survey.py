@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store.repos.installation import began_at
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, sensor_of

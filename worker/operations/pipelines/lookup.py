@@ -1,21 +1,26 @@
 """Finds the pipeline that a user named, and suggests a similar name if there is none."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import Rejected
-from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store.repos.pipelines import Pipelines, StoredConfig
 from worker.store.table import Tables
+
+if TYPE_CHECKING:
+    from worker.config.versions import Version
+    from worker.core.model.pipeline import Pipeline
 
 NAMES_COMPARED_MAX: Final = 1_000  # the list has pages: a typing error must not read all of them
 
 
-async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
+async def version_of(tables: Tables, pipeline: PipelineId) -> "Version | None":
     """Return the version in force; None if there is none.
 
     Raises `Rejected` if the pipeline's configuration cannot be used.
     """
+    from worker.config.versions import PipelineVersions, Unusable  # noqa: PLC0415  loading it is slow
+
     configs = PipelineVersions(tables)
     version = await configs.current(pipeline) or await configs.deployed(pipeline)
     if isinstance(version, Unusable):
@@ -25,7 +30,7 @@ async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
     return version
 
 
-def pipeline_in(stored: StoredConfig) -> Pipeline | None:
+def pipeline_in(stored: StoredConfig) -> "Pipeline | None":
     """Read a configuration leniently, because other tools deploy too; None if it is invalid."""
     from worker.config.load import load_text  # noqa: PLC0415  loading it is slow
 
@@ -34,7 +39,7 @@ def pipeline_in(stored: StoredConfig) -> Pipeline | None:
 
 async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
     """Return `did you mean …?`, or "" if none of the first 1,000 pipelines has a similar name."""
-    from worker.config.problems import suggest  # noqa: PLC0415  only a mistyped name needs it
+    from worker.config.suggestions import suggest  # noqa: PLC0415  only a mistyped name needs it
 
     names: list[str] = []
     async for stored in Pipelines(tables).list():

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final
 
 from worker.core.model.events import Event, EventType
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RowKind, RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import ForeignRun, Outcome, Run, State, Status
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period

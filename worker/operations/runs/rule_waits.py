@@ -1,11 +1,11 @@
 """Describes which rules a waiting run waits for, from its configuration and its sensors."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
-from worker.core.model.rules import evaluate
-from worker.operations.explain.waiting import waits_for_rules
+from worker.core.model.rules import GroupResult, evaluate
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
@@ -28,3 +28,24 @@ class RuleWaits:
         sensors = await self._sensors.read(key.pipeline, names, key.period)
         data = {name: sensor.data for name, sensor in sensors.items()}
         return waits_for_rules(evaluate(version.pipeline.rules, data, now))
+
+
+def waits_for_rules(result: GroupResult) -> str:
+    """Return the first condition that does not hold, and the number of the others."""
+    if result.passed:
+        return "its next evaluation; all rules pass"
+    reasons = list(_failed(result))
+    if not reasons:
+        return result.reason
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}"
+
+
+def _failed(result: GroupResult) -> Iterator[str]:
+    for member in result.members:
+        if member.passed:
+            continue
+        if isinstance(member, GroupResult):
+            yield from _failed(member)
+        else:
+            yield member.reason

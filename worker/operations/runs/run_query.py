@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Pause, Run
 from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339

@@ -5,15 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from worker.config.versions import Version
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
-from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status, status_word
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import waits_for
-from worker.operations.runs.rule_waits import RuleWaits
 from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
@@ -23,6 +22,11 @@ from worker.store.repos.runs import Runs, UnreadableRow, run_key
 from worker.store.repos.sla_watches import watch_from_row, watch_key
 from worker.store.rows import BadRow, first_rows
 from worker.store.table import Key, Prefix, Row, TableName, Tables
+
+if TYPE_CHECKING:
+    from worker.config.versions import Version
+    from worker.core.model.pipeline import Schedule
+    from worker.operations.runs.rule_waits import RuleWaits
 
 Found: TypeAlias = Run | ForeignRun | DryRun | UnreadableRow
 
@@ -80,8 +84,15 @@ class RunLists:
     """Reads indexes and exact keys, never a whole table. Its methods raise `RetryLater`."""
 
     def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
-        self._tables, self._runs, self._waits = tables, Runs(tables), RuleWaits(tables)
+        self._tables, self._runs = tables, Runs(tables)
         self._counted_max = counted_max
+
+    @cached_property
+    def _waits(self) -> "RuleWaits":
+        # Only a waiting run needs the code that understands rules, and it takes longer to load than all the rest.
+        from worker.operations.runs.rule_waits import RuleWaits  # noqa: PLC0415
+
+        return RuleWaits(self._tables)
 
     async def of_all(self, now: datetime, *, days: int, limit: int) -> RunList:
         """Return active runs and those that ended in the last `days`: at most `limit` lines of each rank."""
@@ -99,7 +110,7 @@ class RunLists:
         totals = _totals(ended, active, looked_at, loaded)
         return RunList(_in_order(lines), totals, uncounted, pauses=pauses)
 
-    async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> RunList:
+    async def of_pipeline(self, version: "Version", now: datetime, *, limit: int) -> RunList:
         """Return the active runs of one pipeline and the latest periods of each of its schedules."""
         pipeline = version.pipeline
         active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
@@ -146,7 +157,7 @@ class RunLists:
         found = await self._tables.get_many(TableName.CONTROL, wanted)
         return [_read(row) for row in found.values()]
 
-    async def _rehearsals(self, pipeline: PipelineId, schedule: Schedule, limit: int) -> list[DryRun | UnreadableRow]:
+    async def _rehearsals(self, pipeline: PipelineId, schedule: "Schedule", limit: int) -> list[DryRun | UnreadableRow]:
         begin = Prefix(f"{DRY_RUN}{schedule.id}#")
         rows = await first_rows(
             self._tables, TableName.CONTROL, pipeline_pk(pipeline), sk=begin, reverse=True, limit=limit

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from worker.config.problems import suggest
+from worker.config.suggestions import suggest
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.evaluation import post_run_sensors, required_sensors

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from worker.core.errors import ConfigError
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.time.periods import Period, split_key
 
 

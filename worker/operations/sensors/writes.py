@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.operations.pipelines.lookup import suggestion
 from worker.operations.sensors.advice import is_heard, period_warnings, unheard_warning

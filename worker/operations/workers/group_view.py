@@ -8,7 +8,7 @@ from datetime import datetime
 
 from consumers.streams.shard_tree import is_ready
 from worker.config.lease_roles import role_of
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.membership.placement import Plan, plan, weight
 from worker.core.model.keys import SessionId, instant
 from worker.core.model.values import Json

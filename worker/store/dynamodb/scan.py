@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from worker.core.errors import RetryLater
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.time.periods import Period
 from worker.store import retention
 from worker.store.rows import (

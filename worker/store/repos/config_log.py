@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store import retention
 from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import TTL, Absent, Put, Row, TableName, Tables

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.store import retention
 from worker.store.repos.sensors import Sensor

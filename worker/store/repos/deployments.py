@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store.rows import instant, instant_text, optional_text, whole, without_none
 from worker.store.table import Absent, Delete, Equals, Key, Put, Row, StaleWrite, TableName, Tables
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RowKind, RunKey, SessionId
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import HANDLED_MAX, DryRun, DryState
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.run.state import Pause
 from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_none
 from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, any_of

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store.rows import text
 from worker.store.table import (
     LISTS,

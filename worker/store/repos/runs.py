@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import Deletion, ForeignRun, Run, Status
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.deletions import Deletions, lifted

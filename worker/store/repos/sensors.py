@@ -10,7 +10,7 @@ from datetime import date
 
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period, sensor_keys
 from worker.store.rows import to_json_map

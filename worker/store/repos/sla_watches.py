@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from worker.core.model import keys
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RowKind, RunKey, SessionId
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.store import retention
 from worker.store.rows import (

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from starlette.background import BackgroundTask
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.errors import WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.values import Json
 from worker.operations.dead_letters import letter_record, release_key
 from worker.operations.operator_actions import OperatorAction

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.run.facts import JobReport
 from worker.core.run.state import FailureCategory, Run, State
 from worker.jobs.callbacks import CallbackClaim, unseal

@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from worker.config.versions import Version
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.time.periods import Period
 from worker.operations.pipelines.lookup import suggestion
 from worker.operations.runs.run_query import LIMIT, LIMIT_MAX

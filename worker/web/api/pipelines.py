@@ -9,7 +9,7 @@ from pydantic import Field
 
 from worker.config.render import to_mapping
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.schedule.agenda import Span, agenda
 from worker.core.schedule.agenda_record import agenda_record

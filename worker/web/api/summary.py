@@ -8,7 +8,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.core.model.keys import RowKind
 from worker.core.model.values import Json
 from worker.core.run.state import STATE_WORDS

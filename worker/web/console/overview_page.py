@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.config.settings import GROUP
+from worker.config.store_setting import GROUP
 from worker.operations.runs.attention import Attention, AttentionItem, AttentionKind, AttentionReader, BoundedCount
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.sessions import Session, Sessions

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.operations.records import PipelineRecord
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.runtime.concurrency import gather_bounded

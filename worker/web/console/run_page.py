@@ -10,8 +10,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.run_names import rerun_command
 from worker.core.model.values import Json, show
 from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word

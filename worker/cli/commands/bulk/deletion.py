@@ -9,10 +9,11 @@ from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chos
 from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.errors import ConfigError, RetryLater
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.operations.operator_actions import Requester

@@ -10,7 +10,8 @@ import typer
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store_until_interrupted
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, PipelineId

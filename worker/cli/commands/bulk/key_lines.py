@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
 from worker.core.errors import ConfigError
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.time.periods import Period
 
 LINES_MAX: Final = 100_000

@@ -8,10 +8,11 @@ import typer
 
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.model.events import EventType
 from worker.core.model.given_times import time_before
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.operations.records import EndRecord, as_json
 from worker.operations.runs.recorded_events import RecordedKind, recorded_events, recorded_record
 from worker.store.repos.pipelines import Pipelines

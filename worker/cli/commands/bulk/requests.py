@@ -26,7 +26,8 @@ from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.progress import progress_bar
-from worker.cli.terminal.store_access import AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.values import Json

@@ -10,7 +10,8 @@ import typer
 from worker.cli.commands.configure.project import ProjectFile, project_files, write_project
 from worker.cli.terminal.arguments import today
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, exit_code, show_error
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson
+from worker.cli.terminal.store_session import Exit, exit_code, show_error
 from worker.core.errors import ConfigError
 
 

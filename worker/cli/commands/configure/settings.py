@@ -10,9 +10,11 @@ from typing import Final
 import typer
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreUrl
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl
+from worker.cli.terminal.store_session import Exit
 from worker.config.environment import Setting
-from worker.config.settings import SETTINGS, STORE, mistyped, read_settings, without_effect
+from worker.config.settings import SETTINGS, mistyped, read_settings, without_effect
+from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
 from worker.store.url import SqlitePlace, locate

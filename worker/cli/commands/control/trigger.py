@@ -26,9 +26,10 @@ from worker.cli.terminal.arguments import (
     read_requester,
 )
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import AsJson, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import StoreAccess
 from worker.config.versions import Version
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.core.schedule.period_range import wrong_grain
 from worker.core.time.periods import Period
 from worker.operations.runs.requests import RunRequests, TriggerSpec

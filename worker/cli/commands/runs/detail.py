@@ -1,9 +1,9 @@
 """`interlock runs show`: one run with its attempts, inputs, outputs and events."""
 
 from worker.cli.terminal.console import Screen, json_lines, shown_time
-from worker.cli.terminal.store_access import Exit, StoreAccess, show_failure
+from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure
+from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.time.periods import Period
 from worker.operations.records import AttemptRecord, EndRecord, EventRecord, RunRecord, as_json
 from worker.operations.runs.run_detail import RunDetails, RunEvents

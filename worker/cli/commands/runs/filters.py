@@ -8,7 +8,7 @@ import typer
 
 from worker.cli.terminal.console import Screen
 from worker.core.errors import ConfigError
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.operations.runs.cursors import BadCursor
 from worker.operations.runs.run_filter import BadFilter, RunFilter, WindowTooLong
 from worker.store.repos.pipelines import Pipelines

@@ -18,8 +18,9 @@ from worker.cli.commands.runs.filters import (
 )
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, read_period
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
-from worker.core.model.pipeline import PipelineId
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_session import StoreAccess
+from worker.core.model.ids import PipelineId
 
 runs_app = typer.Typer(
     name="runs", help="List, count, rerun, cancel and delete runs, also of the past.", no_args_is_help=True

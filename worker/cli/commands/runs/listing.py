@@ -6,7 +6,7 @@ from datetime import datetime
 
 from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted, passed
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.operations.records import EndRecord, RunRecord, as_json
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import LIMIT_MAX, RunQueries

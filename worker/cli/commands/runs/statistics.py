@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.time.timestamps import format_utc
 from worker.operations.records import StatisticsRecord, as_json
 from worker.operations.runs.run_filter import RunFilter

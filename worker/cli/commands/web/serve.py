@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.settings import Settings, read_settings
 from worker.runtime.logs import configure_logs
 from worker.web.addresses import DEFAULT_LISTEN

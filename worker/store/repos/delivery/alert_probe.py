@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import watchdog_mark_sk
-from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.store.repos.marks import Mark, Marks, move_write

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.ids import PipelineId
 from worker.store import retention
 from worker.store.rows import expiry, loose_text
 from worker.store.table import TTL, Key, Put, TableName, Tables
