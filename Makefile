@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV     := uv==0.13.7
-# By uv in seconds, where pip takes a minute. If uv cannot, for example because only pip was told of an index, pip does it.
+# By uv in seconds, where pip takes a minute. If uv cannot, for example because only pip has an index configured, pip does it.
 # Neither compiles: most of what is installed is never imported.
 install = $(BIN)/uv pip install --quiet --python $(1) $(2) 2>/dev/null || $(PIP) --python $(1) install --no-compile $(2)
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
-# Tests start hundreds of processes: without what is compiled once, each would compile everything anew.
+# Tests start hundreds of processes: without compiled modules, each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -18,10 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
-demo: $(VENV)/.runtime ## see Interlock at work, on this machine alone
+demo: $(VENV)/.runtime ## run the demo on this machine
 	@$(BIN)/interlock demo
 
-test: ## everything that must be green before a change lands
+test: ## run lint, types and every test: what must pass before a change lands
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready
 	@$(MAKE) --no-print-directory $(VENV)/browser/.ready
 	@$(MAKE) --no-print-directory lint
@@ -42,7 +42,7 @@ unit: $(VENV)/.dev $(VENV)/emulators/.ready
 
 CHAOS_ROUNDS ?= 500
 SOAK_MINUTES ?= 60
-chaos: $(VENV)/.dev $(VENV)/emulators/.ready ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
+chaos: $(VENV)/.dev $(VENV)/emulators/.ready ## run the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 tests/scenario/test_crash_points.py
@@ -56,37 +56,37 @@ HOURS ?= 72
 BEAT ?= real
 WORKERS ?=
 VARIED ?=
-simulate: $(VENV)/.dev ## random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72 WORKERS=3)
+simulate: $(VENV)/.dev ## play random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72 WORKERS=3)
 	$(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --pipelines $(PIPELINES) --hours $(HOURS) --beat $(BEAT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(VARIED),--varied)
 
 CAMPAIGN_SEEDS ?= 5000
 PROCESSES ?= 2
 CAMPAIGN_FILE ?= simulated.jsonl
-simulate-campaign: $(VENV)/.dev ## thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
+simulate-campaign: $(VENV)/.dev ## play thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
 	$(BIN)/python -m tests.simulation.campaign --seed $(SEED) --seeds $(CAMPAIGN_SEEDS) --processes $(PROCESSES) --file $(CAMPAIGN_FILE)
 
-test-browser: $(VENV)/.dev $(VENV)/browser/.ready ## the console in a real Chromium, every page and theme; fails without one
+test-browser: $(VENV)/.dev $(VENV)/browser/.ready ## test the console in a real Chromium, every page and theme; fails without one
 	BROWSER_TESTS=all $(BIN)/pytest tests/browser
 
-test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
+test-dynamodb-local: $(VENV)/.dev ## run the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local
 
-test-streams-local: $(VENV)/.dev ## the stream adapters on DynamoDB Local and kinesis-local (needs npm, Node and Java 17)
+test-streams-local: $(VENV)/.dev ## test the stream adapters on DynamoDB Local and kinesis-local (needs npm, Node and Java 17)
 	$(BIN)/python -m tests.kinesis_local
 
-test-airflow: $(VENV)/.dev ## the contract suite on real Airflows, 2 and 3 (fetches both; takes minutes)
+test-airflow: $(VENV)/.dev ## run the contract suite on real Airflows, 2 and 3 (fetches both; takes minutes)
 	$(BIN)/python -m tests.real_airflow
 
-deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
+deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## check the Terraform module on an emulator, and build a real image (needs terraform; buildah, debootstrap and root for the image)
 	$(BIN)/python -m tests.deploy.check
 
-fix: $(VENV)/.dev ## format, and mend what the linter can mend
+fix: $(VENV)/.dev ## format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # The sources are the repository itself, so that links are the same on the site and in the files.
-docs: $(VENV)/docs/.ready ## build the site of the docs into build/docs; a broken link fails
+docs: $(VENV)/docs/.ready ## build the docs site into build/docs; a broken link fails
 	@rm -rf build/docs
 	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -n -E -b html -c docs . build/docs
 	@echo "the docs are in build/docs/index.html"
@@ -94,13 +94,13 @@ docs: $(VENV)/docs/.ready ## build the site of the docs into build/docs; a broke
 diagrams: $(VENV)/.dev ## draw the diagrams of the docs from the code
 	$(BIN)/python -m docs.diagrams.draw
 
-screenshots: $(VENV)/.dev $(VENV)/browser/.ready ## the console's pictures in docs/images, from the demo's store (needs Chromium)
+screenshots: $(VENV)/.dev $(VENV)/browser/.ready ## take the console's screenshots into docs/images, from the demo's store (needs Chromium)
 	$(BIN)/python -m tests.support.pages.screenshots
 
-bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
+bench: $(VENV)/.dev ## measure speed and memory, as ratios against named peers
 	$(BIN)/python -m bench
 
-lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
+lock: $(VENV)/.dev ## update the lock files in requirements from pyproject.toml
 	$(PIP) install $(UV)
 	$(LOCK) pyproject.toml -o requirements/runtime.txt
 	$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
@@ -108,23 +108,23 @@ lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
 	$(LOCK) --group pyproject.toml:deploy -o requirements/deploy.txt
 	$(LOCK) --group pyproject.toml:docs -o requirements/docs.txt
 
-clean: ## remove what the other targets made
+clean: ## remove everything that the other targets create
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --no-compile $(UV) || echo "there is no uv here; pip will take a little longer"
+	@$(PIP) install --no-compile $(UV) || echo "uv is not available; pip takes a little longer"
 
 # Each stamp is newer than what it installed, so an unchanged lock file costs nothing the next time.
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing what the worker needs"
+	@echo "installing the dependencies of the worker"
 	@$(call install,$(BIN)/python,-r requirements/runtime.txt)
 	@$(call install,$(BIN)/python,--no-deps --editable .)
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
-	@echo "installing what its tests need"
+	@echo "installing the dependencies of the tests"
 	@$(call install,$(BIN)/python,-r requirements/dev.txt)
 	@touch $@
 

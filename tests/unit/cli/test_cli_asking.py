@@ -488,3 +488,59 @@ def test_a_pipeline_whose_configuration_is_broken_can_still_be_paused_but_not_re
     result = interlock("rerun", "orders", PERIOD)
     assert result.exit_code == 1
     assert "correct its file and push it" in result.stderr
+
+
+# --- authors ----------------------------------------------------------------------------------------------------------
+
+
+def actions_of(pipeline: str) -> list[tuple[object, object, object]]:
+    async def read(tables: Tables) -> list[tuple[object, object, object]]:
+        events = [stored.event for stored in await Events(tables).latest(pipeline)]
+        made = [event.detail for event in events if event.type == "OPERATOR_ACTION"]
+        return [(detail["action"], detail["requestedBy"], detail["via"]) for detail in made]
+
+    return in_store(read)
+
+
+def test_the_author_of_a_rerun_and_a_cancellation_is_in_the_request_the_event_and_the_history() -> None:
+    put_run(State.EVALUATING)
+
+    assert interlock("cancel", "orders", PERIOD, "--reason", "wrong file", "--as", "ada").exit_code == 0
+
+    request = asked_cancel()
+    assert request is not None
+    assert (request.by, request.via) == ("ada", "cli")
+    assert actions_of("orders") == [("cancel", "ada", "cli")]
+    assert "ada requested cancel of" in interlock("history", "orders", PERIOD).stdout
+
+
+@pytest.mark.parametrize("command", [("rerun", PERIOD), ("replay", PERIOD, PERIOD, "--yes")], ids=["rerun", "replay"])
+def test_without_a_name_the_author_is_the_user_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("LOGNAME", "grace")
+    put_run(State.COMPLETED)
+    name, *rest = command
+
+    assert interlock(name, "orders", *rest).exit_code == 0
+
+    request = asked_rerun()
+    assert request is not None
+    assert (request.by, request.via) == ("grace", "cli")
+    assert actions_of("orders") == [(name, "grace", "cli")]
+
+
+def test_the_author_of_a_pause_and_of_its_end_is_recorded() -> None:
+    assert interlock("pause", "orders", "--reason", "upgrade", "--as", "ada").exit_code == 0
+    assert interlock("resume", "orders", "--as", "grace").exit_code == 0
+    assert interlock("resume", "orders", "--as", "grace").exit_code == 0  # not paused: nothing was done
+
+    assert sorted(actions_of("orders")) == [("pause", "ada", "cli"), ("resume", "grace", "cli")]
+
+
+def test_a_forecast_records_no_author() -> None:
+    put_run(State.EVALUATING)
+
+    interlock("cancel", "orders", PERIOD, "--reason", "wrong file", "--dry-run")
+
+    assert actions_of("orders") == []

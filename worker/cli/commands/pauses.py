@@ -1,6 +1,8 @@
 """`interlock pause` and `resume`: stop new runs and attempts of a pipeline, and allow them again."""
 
-from worker.cli.terminal.arguments import read_reason
+from dataclasses import dataclass
+from datetime import datetime
+
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_session import Exit, StoreAccess
@@ -9,21 +11,42 @@ from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
+from worker.operations.operator_actions import OperatorAction, Requester, action_event
+from worker.runtime.ids import random_id
+from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
+from worker.store.table import Put
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseSpec:
+    """PauseSpec says why, until when and by whom a pipeline is paused."""
+
+    reason: str
+    until: str | None
+    by: Requester
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeSpec:
+    """ResumeSpec says why and by whom a pipeline is resumed."""
+
+    reason: str
+    by: Requester
 
 
 async def run_pause(
-    screen: Screen, access: StoreAccess, pipeline: PipelineId, *, reason: str, until: str | None, as_json: bool
+    screen: Screen, access: StoreAccess, pipeline: PipelineId, wish: PauseSpec, *, as_json: bool
 ) -> int:
     """Pause a pipeline; an existing pause gets the new reason and end."""
     now = access.clock.now()
-    pause = Pause(read_reason(reason), time_after(until, now) if until else None)
+    pause = Pause(wish.reason, time_after(wish.until, now) if wish.until else None)
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)
         before = await Pauses(tables).load(pipeline)
-        await Pauses(tables).put(pipeline, pause)
+        await Pauses(tables).put(pipeline, pause, recorded("pause", pipeline, wish.reason, wish.by, now))
     if as_json:
         screen.record(record_of("pause", pipeline, pause))
         return Exit.DONE
@@ -34,14 +57,16 @@ async def run_pause(
     return Exit.DONE
 
 
-async def run_resume(screen: Screen, access: StoreAccess, pipeline: PipelineId, *, as_json: bool) -> int:
+async def run_resume(
+    screen: Screen, access: StoreAccess, pipeline: PipelineId, wish: ResumeSpec, *, as_json: bool
+) -> int:
     now = access.clock.now()
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)
         before = await Pauses(tables).load(pipeline)
         if before is not None:
-            await Pauses(tables).remove(pipeline)
+            await Pauses(tables).remove(pipeline, recorded("resume", pipeline, wish.reason, wish.by, now))
     was_paused = before is not None and not before.is_over(now)
     if as_json:
         screen.record({**record_of("resume", pipeline, before), "wasPaused": was_paused})
@@ -52,6 +77,12 @@ async def run_resume(screen: Screen, access: StoreAccess, pipeline: PipelineId, 
     else:
         screen.line(f"{pipeline} is not paused, so nothing changed")
     return Exit.DONE
+
+
+def recorded(action: str, pipeline: PipelineId, reason: str, by: Requester, now: datetime) -> Put:
+    """Return the write of the action's event, for the commit of the action."""
+    done = OperatorAction(name=action, subject=pipeline, reason=reason, pipeline=pipeline)
+    return event_write(action_event(by, done, event_id=random_id(), at=now))
 
 
 def record_of(kind: str, pipeline: PipelineId, pause: Pause | None) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.pauses import run_pause, run_resume
+from worker.cli.commands.pauses import PauseSpec, ResumeSpec, run_pause, run_resume
 from worker.cli.terminal.arguments import (
     PipelineArgument,
     ScheduleOption,
@@ -16,6 +16,7 @@ from worker.cli.terminal.arguments import (
     read_period,
     read_reason,
 )
+from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
@@ -32,6 +33,7 @@ from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
+from worker.operations.operator_actions import Requester
 from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
@@ -47,11 +49,13 @@ GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 class RunSelector:
     """RunSelector selects runs and the form of the answer.
 
-    With `is_dry`, the command shows the forecast and writes no request.
+    With `is_dry`, the command shows the forecast and writes no request. `by` is recorded as the author; None if the
+    request itself names its author.
     """
 
     pipeline: PipelineId
     schedule: str | None
+    by: Requester | None = None
     is_dry: bool
     as_json: bool
 
@@ -123,7 +127,7 @@ async def with_version(
         version = await version_of(tables, whom.pipeline)
         if version is None:
             return await say_unknown(screen, tables, whom.pipeline)
-        code = await ask(RunRequests(tables, access.clock, is_rehearsed=whom.is_dry), version)
+        code = await ask(RunRequests(tables, access.clock, is_rehearsed=whom.is_dry, by=whom.by), version)
         if not whom.as_json and not whom.is_dry:
             await warn_if_no_live_worker(screen, tables, access.clock.now())
         return code
@@ -311,12 +315,14 @@ def rerun(
     reason: Why = DEFAULT_REASON,
     supersede: Annotated[bool, typer.Option("--supersede", help="Replace an active run: stop its job first.")] = False,
     dry_run: Dry = False,
+    as_who: AsWho = None,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        by = author_of(as_who)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, by=by, is_dry=dry_run, as_json=as_json)
         if period is None:
             return await run_without_period(screen, at, whom, "rerun")
         wish = RerunSpec(reason=read_reason(reason), supersede=supersede)
@@ -335,12 +341,14 @@ def replay(
     note: Annotated[str, typer.Option("--note", help="Why; kept with the requests.")] = "",
     dry_run: Dry = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")] = False,
+    as_who: AsWho = None,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        by = author_of(as_who)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, by=by, is_dry=dry_run, as_json=as_json)
         span = (read_period(first), read_period(last))
         return await run_replay(screen, at, whom, span, note=note, consent=Consent.by_option(yes))
 
@@ -356,12 +364,14 @@ def cancel(
     reason: Why,
     waive_sla: Annotated[bool, typer.Option("--waive-sla", help="Stop watching its deadline, too.")] = False,
     dry_run: Dry = False,
+    as_who: AsWho = None,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        by = author_of(as_who)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, by=by, is_dry=dry_run, as_json=as_json)
         return await run_cancel(screen, at, whom, read_period(period), reason=read_reason(reason), waive_sla=waive_sla)
 
     on_store(context, store, work)
@@ -376,17 +386,29 @@ def pause(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="2h, 7d, 2026-03-04 or 2026-03-04T06:00:00Z; else until resumed.")
     ] = None,
+    as_who: AsWho = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        return await run_pause(screen, at, PipelineId(pipeline), reason=reason, until=until, as_json=as_json)
+        wish = PauseSpec(reason=read_reason(reason), until=until, by=author_of(as_who))
+        return await run_pause(screen, at, PipelineId(pipeline), wish, as_json=as_json)
 
     on_store(context, store, work)
 
 
 @asking_app.command(help=RESUME_HELP)
 def resume(
-    context: typer.Context, pipeline: PipelineArgument, *, store: StoreUrl = None, as_json: AsJson = False
+    context: typer.Context,
+    pipeline: PipelineArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; recorded.")] = DEFAULT_REASON,
+    as_who: AsWho = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
-    on_store(context, store, lambda screen, at: run_resume(screen, at, PipelineId(pipeline), as_json=as_json))
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        wish = ResumeSpec(reason=read_reason(reason), by=author_of(as_who))
+        return await run_resume(screen, at, PipelineId(pipeline), wish, as_json=as_json)
+
+    on_store(context, store, work)

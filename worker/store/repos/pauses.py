@@ -6,7 +6,7 @@ from worker.core.model import keys
 from worker.core.model.ids import PipelineId
 from worker.core.run.state import Pause
 from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_none
-from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, any_of
+from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, Write, any_of
 
 UNTIL_MILLIS = "untilMillis"  # a number, so that a commit's condition can compare it
 
@@ -36,8 +36,8 @@ class Pauses:
     async def load(self, pipeline: PipelineId) -> Pause | None:
         return pause_of(await self._tables.get(TableName.CONTROL, pause_key(pipeline)))
 
-    async def put(self, pipeline: PipelineId, pause: Pause) -> None:
-        """Pause a pipeline; the last request counts."""
+    async def put(self, pipeline: PipelineId, pause: Pause, *along: Write) -> None:
+        """Pause a pipeline; the last request counts. The writes in `along` are part of the commit."""
         key = pause_key(pipeline)
         row = {
             "PK": key.pk,
@@ -46,7 +46,7 @@ class Pauses:
             "until": optional_instant_text(pause.until),
             UNTIL_MILLIS: None if pause.until is None else keys.millis(pause.until),
         }
-        await self._tables.commit(Put(TableName.CONTROL, without_none(row)))
+        await self._tables.commit(Put(TableName.CONTROL, without_none(row)), *along)
 
-    async def remove(self, pipeline: PipelineId) -> None:
-        await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline)))
+    async def remove(self, pipeline: PipelineId, *along: Write) -> None:
+        await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline)), *along)
