@@ -11,6 +11,7 @@ from worker.core.run.facts import JobReport
 from worker.core.run.state import FailureCategory, Run, State
 from worker.jobs.callbacks import CallbackClaim, unseal
 from worker.jobs.outputs import outputs_of
+from worker.operations.redaction import without_secrets
 from worker.runtime.ids import random_id
 from worker.runtime.json_bytes import to_json
 from worker.runtime.logs import redacted_text
@@ -18,7 +19,6 @@ from worker.store.repos.callback_key import find_callback_key
 from worker.store.repos.job_log import JobLog, report_write
 from worker.store.repos.runs import Runs
 from worker.web.api.context import ApiContext, Context
-from worker.web.api.redaction import without_secrets
 from worker.web.api.responses import record
 from worker.web.api.schemas import ApiModel
 from worker.web.problems import ProblemType, WebProblem

@@ -14,6 +14,7 @@ from worker.core.model.values import Json
 from worker.core.schedule.agenda import Span, agenda
 from worker.core.schedule.agenda_record import agenda_record
 from worker.operations.records import PipelineRecord, RunRecord, as_json
+from worker.operations.redaction import without_secrets
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import RunQueries
@@ -23,7 +24,6 @@ from worker.store.table import LISTS
 from worker.web.api.context import Context
 from worker.web.api.parameters import Paging, PipelineName, require_pipeline, require_version, unknown_pipeline
 from worker.web.api.pipeline_lists import list_rows, pipeline_records, stored_config_of
-from worker.web.api.redaction import without_secrets
 from worker.web.api.responses import listing, page, record
 from worker.web.api.schemas import (
     ApiModel,

@@ -21,6 +21,7 @@ from worker.core.run.drift import changed_at
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
 from worker.core.time.local_time import wall_at
 from worker.operations.pipelines.lookup import suggestion
+from worker.operations.redaction import without_secrets
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
@@ -29,7 +30,6 @@ from worker.store.repos.sensors import sensor_of
 from worker.store.repos.sla_watches import SlaWatches
 from worker.web.api.parameters import ID
 from worker.web.api.pipeline_lists import list_rows
-from worker.web.api.redaction import without_secrets
 from worker.web.console.console import Console
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
 from worker.web.problems import ProblemType, WebProblem

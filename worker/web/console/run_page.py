@@ -19,12 +19,12 @@ from worker.core.time.periods import Period
 from worker.operations.explain.explanation import Condition
 from worker.operations.pipelines.lookup import suggestion
 from worker.operations.records import AttemptRecord
+from worker.operations.redaction import without_secrets
 from worker.operations.runs.history import HistoryEntry
 from worker.operations.runs.run_records import attempt_records, deadline_record
 from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
 from worker.store.repos.run_data import RunData
 from worker.web.api.parameters import ID
-from worker.web.api.redaction import without_secrets
 from worker.web.console.console import Console
 from worker.web.console.gantt import GanttChart, gantt_chart
 from worker.web.console.links import is_web_address
