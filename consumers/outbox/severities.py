@@ -1,6 +1,6 @@
 """Define the severity of events, and which events Interlock sends to people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -72,6 +72,10 @@ _UNTOLD: Final = frozenset(
 )
 
 
+# Types whose severity depends on the detail: see `severity_of`.
+_DEPENDING: Final = frozenset(
+    {EventType.JOB_FAILED, EventType.SFN_TIMEOUT, EventType.PIPELINE_EXCLUDED, EventType.INFRA_ALARM}
+)
 _GRAVITY: Final[Mapping[str, int]] = {
     Severity.NOTE: 0,
     Severity.SUCCESS: 0,
@@ -100,6 +104,17 @@ def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Sev
     if event_type in _WARNINGS:
         return Severity.WARNING
     return Severity.SUCCESS if event_type in _SUCCESSES else Severity.NOTE
+
+
+def types_with(severities: Collection[Severity]) -> list[EventType]:
+    """Return the types whose events are sent to people with one of these severities, if their detail says so."""
+    return [each for each in EventType if each not in _UNTOLD and any(_may_have(each, one) for one in severities)]
+
+
+def _may_have(event_type: EventType, severity: Severity) -> bool:
+    if severity_of(event_type) is severity:
+        return True
+    return event_type in _DEPENDING and severity in {Severity.NOTE, Severity.ALERT}
 
 
 def is_graver(severity: Severity, than: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from scheduler.watchdog.expectations_loader import OURSELVES
 from worker.core.model.events import Event, EventType
-from worker.core.model.keys import watchdog_mark_sk
+from worker.core.model.keys import WATCHDOG_DEGRADED, watchdog_mark_sk
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.commits import random_id
@@ -18,7 +18,7 @@ from worker.store.repos.events import event_write
 from worker.store.repos.marks import Marks, move_write
 from worker.store.table import StaleWrite, Tables, Write
 
-_MARK: Final = watchdog_mark_sk("degraded")
+_MARK: Final = watchdog_mark_sk(WATCHDOG_DEGRADED)
 PROBLEM_MAX: Final = 500
 AT_ONCE_MAX: Final = 20  # parts that become degraded, and as many that recover, in one commit
 

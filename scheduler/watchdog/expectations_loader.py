@@ -15,7 +15,7 @@ from scheduler.watchdog.expectations import Expectations
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model.ids import PipelineId
-from worker.core.model.keys import watchdog_mark_sk
+from worker.core.model.keys import WATCHDOG_LEDGER, watchdog_mark_sk
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import Since
 from worker.core.time.skew import was_set_back
@@ -177,4 +177,4 @@ class _Damaged:
     problem: Rejected
 
 
-_LEDGER: Final = watchdog_mark_sk("ledger")
+_LEDGER: Final = watchdog_mark_sk(WATCHDOG_LEDGER)

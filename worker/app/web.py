@@ -13,6 +13,7 @@ from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.jobs.callbacks import callback_urls
 from worker.jobs.secrets import MANAGED
+from worker.operations.runs.job_output import job_folder
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
 from worker.runtime.logs import logger
@@ -72,7 +73,7 @@ async def open_web(
 
     rules = access_rules(settings, await _tokens(settings, clock))
     address = rules.address
-    context = ApiContext(tables=tables, clock=clock)
+    context = ApiContext(tables=tables, clock=clock, job_folder=job_folder(settings.store))
     console = Console(
         context=context,
         links=Links.below(settings.web.public_url),

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -71,13 +72,17 @@ class WebWorld:
 
 @asynccontextmanager
 async def a_web_world(
-    *, clock: Clock | None = None, access: AccessRules | None = None, limits: WebLimits | None = None
+    *,
+    clock: Clock | None = None,
+    access: AccessRules | None = None,
+    limits: WebLimits | None = None,
+    job_folder: Path | None = None,
 ) -> AsyncGenerator[WebWorld]:
     now = clock or SystemClock()
     tables = SqliteTables.in_memory(now)
     await tables.start()
     try:
-        api = make_api(ApiContext(tables=tables, clock=now))
+        api = make_api(ApiContext(tables=tables, clock=now, job_folder=job_folder))
         api.openapi_schema = _document()  # the same for all, and slow to make
         guard = Guard(api, access or rules(), HealthPages(NoWorker(), Meters()), limits=limits)
         yield WebWorld(tables=tables, api=api, guard=guard)

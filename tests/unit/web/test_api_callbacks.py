@@ -1,5 +1,6 @@
 """A job reports its own end: what counts, and what changes nothing."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +65,18 @@ async def test_a_repeated_report_changes_nothing(world: WebWorld) -> None:
     again = await report(world, url, {"outcome": "failed"})
 
     assert (again.status_code, again.json()["accepted"]) == (202, False)
+    assert len(await reports(world)) == 1
+
+
+async def test_of_many_reports_at_the_same_time_one_counts(world: WebWorld) -> None:
+    _, url = await a_running_job(world)
+    contents = [DONE if number % 2 else {"outcome": "failed"} for number in range(20)]
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(report(world, url, content)) for content in contents]
+
+    accepted = [task.result().json()["accepted"] for task in tasks]
+    assert accepted.count(True) == 1
     assert len(await reports(world)) == 1
 
 

@@ -263,6 +263,11 @@ def told_mark_sk(event_type: str, key: RunKey, about: str = "") -> str:
     return f"MARK#TOLD#{told}#{key.schedule}#{key.period}"
 
 
+def reported_mark_sk(key: RunKey, token: str) -> str:
+    """Return the mark of an attempt whose job has reported its end."""
+    return f"MARK#REPORTED#{key.schedule}#{key.period}#{token}"
+
+
 def grain_mark_sk(schedule: ScheduleId, named: str) -> str:
     """Return the mark that a grain mismatch of the schedule's sensors was reported."""
     return f"MARK#GRAIN#{schedule}#{named}"
@@ -276,6 +281,10 @@ def told_up_to_mark_sk(event_type: str) -> str:
 def loss_mark_sk(loss_id: str) -> str:
     """Return the mark that a loss of unread records was reported. It belongs to no pipeline's partition."""
     return f"MARK#LOSS#{loss_id}"
+
+
+WATCHDOG_DEGRADED = "degraded"
+WATCHDOG_LEDGER = "ledger"
 
 
 def watchdog_mark_sk(name: str) -> str:

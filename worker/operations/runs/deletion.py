@@ -14,7 +14,7 @@ from worker.core.model import keys
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.run.reruns import is_unanswered
-from worker.core.run.state import STATE_WORDS, Deletion, ForeignRun, Outcome, Run
+from worker.core.run.state import STATE_WORDS, Deletion, ForeignRun, Outcome, Run, start_token
 from worker.core.time.timestamps import format_utc, parse_rfc3339
 from worker.operations.operator_actions import OperatorAction, Requester, action_event
 from worker.runtime.clock import Clock
@@ -163,7 +163,8 @@ class RunDeletion:
     async def _others(self, run: Run) -> list[Key]:
         """Return the other rows about a run that exist: marks, inputs, outputs, and what a pause held back."""
         key, pk = run.key, keys.pipeline_pk(run.key.pipeline)
-        attempts = tuple(f"attempt-{number}" for number in range(1, min(run.attempt, 50) + 1))
+        numbers = range(1, min(run.attempt, 50) + 1)
+        attempts = tuple(f"attempt-{number}" for number in numbers)
         told = [keys.told_mark_sk(each, key, about) for each in EventType for about in _ABOUT]
         orphans = (EventType.JOB_ORPHANED, EventType.JOB_ORPHAN_ENDED)
         told += [keys.told_mark_sk(each, key, about) for each in orphans for about in attempts]
@@ -173,6 +174,7 @@ class RunDeletion:
             keys.held_back_sk(key),
             keys.held_cascade_sk(key),
             keys.trigger_request_sk(key),
+            *(keys.reported_mark_sk(key, start_token(run.run_id, number)) for number in numbers),
             *told,
         ]
         wanted = [inputs_key(key), outputs_key(key), *(Key(pk, sk) for sk in named)]

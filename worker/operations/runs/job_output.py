@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import JobType
 from worker.core.model.values import Json
 from worker.core.run.state import Run, job_id, job_url, start_token
 from worker.jobs.messages import hide_secrets
 from worker.jobs.secrets import secrets_named
 from worker.runtime.logs import redacted_text
+from worker.store.table import Tables
+from worker.store.url import SqlitePlace, locate
 
 TAIL_BYTES: Final = 262_144
 LINE_CHARS_MAX: Final = 4_000
@@ -103,6 +106,20 @@ def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_act
         content = content.partition(b"\n")[2]  # the first line may lack its beginning, and with it the secret's
     text = content.decode(errors="replace")
     return OutputPart([_safe(line, secrets) for line in text.splitlines()], size, is_cut)
+
+
+def job_folder(url: str) -> Path:
+    """Return where a worker with this store on this machine keeps the files of command jobs."""
+    place = locate(url)
+    root = place.path.with_name(f"{place.path.name}-jobs") if isinstance(place, SqlitePlace) else Path("interlock-jobs")
+    return root.absolute()
+
+
+async def job_config(tables: Tables, run: Run) -> dict[str, Json]:
+    """Return the configuration of the run's job; empty if it is not known."""
+    version = await PipelineVersions(tables).find(run.key.pipeline, run.config_hash)
+    job = None if version is None else version.pipeline.job
+    return {} if job is None else dict(job.config)
 
 
 def location_of(attempt: JobAttempt, config: Mapping[str, Json]) -> str:

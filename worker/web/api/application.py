@@ -14,6 +14,7 @@ from worker.operations.runs.cursors import BadCursor
 from worker.operations.runs.run_filter import WindowTooLong
 from worker.store.table import StaleWrite
 from worker.web.api.actions import actions_router
+from worker.web.api.alerts import alerts_router
 from worker.web.api.bulk import AT_ONCE_MAX, bulk_router
 from worker.web.api.context import ApiContext
 from worker.web.api.deadletters import deadletters_router
@@ -22,6 +23,7 @@ from worker.web.api.jobs import jobs_router
 from worker.web.api.openapi import openapi_document
 from worker.web.api.pipelines import pipelines_router
 from worker.web.api.responses import PROBLEMS
+from worker.web.api.run_log import run_log_router
 from worker.web.api.runs import runs_router
 from worker.web.api.sensors import sensors_router
 from worker.web.api.summary import SummaryCache, summary_router
@@ -50,9 +52,11 @@ ROUTERS: Final = (
     sensors_router,
     pipelines_router,
     runs_router,
+    run_log_router,
     actions_router,
     bulk_router,
     events_router,
+    alerts_router,
     deadletters_router,
     jobs_router,
     workers_router,

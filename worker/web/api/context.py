@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
@@ -23,6 +24,7 @@ class ApiContext:
 
     tables: Tables
     clock: Clock
+    job_folder: Path | None = None  # of the files of command jobs on this machine
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
     sensors: SensorWriter = field(init=False)

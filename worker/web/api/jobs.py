@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from worker.config.store_setting import GROUP
+from worker.core.model.keys import reported_mark_sk
 from worker.core.run.facts import JobReport
 from worker.core.run.state import FailureCategory, Run, State
 from worker.jobs.callbacks import CallbackClaim, unseal
@@ -17,7 +18,9 @@ from worker.runtime.json_bytes import to_json
 from worker.runtime.logs import redacted_text
 from worker.store.repos.callback_key import find_callback_key
 from worker.store.repos.job_log import JobLog, report_write
+from worker.store.repos.marks import once_write
 from worker.store.repos.runs import Runs
+from worker.store.table import StaleWrite
 from worker.web.api.context import ApiContext, Context
 from worker.web.api.responses import record
 from worker.web.api.schemas import ApiModel
@@ -27,6 +30,7 @@ from worker.web.problems import ProblemType, WebProblem
 START_WAIT_S: Final = 0.1
 START_WAITS_MAX: Final = 50
 MESSAGE_MAX: Final = 2_000
+REPORTED: Final = "the end of this attempt was reported already"
 
 jobs_router = APIRouter(tags=["jobs"])
 
@@ -62,7 +66,7 @@ async def job_ended(context: Context, token: str, body: JobEndBody) -> Response:
     if run.state is State.TRIGGERING:
         raise WebProblem(ProblemType.CONFLICT, "the start of the job is not confirmed yet; report again in a second")
     if await _is_reported(context, run):
-        return _answer(accepted=False, why="the end of this attempt was reported already")
+        return _answer(accepted=False, why=REPORTED)
     report = JobReport.SUCCESS if body.outcome == "succeeded" else JobReport.FAIL
     write = report_write(
         run.key,
@@ -74,7 +78,12 @@ async def job_ended(context: Context, token: str, body: JobEndBody) -> Response:
         category=FailureCategory(body.category).value if body.category else "",
         outputs=None if body.outputs is None else outputs_of(to_json(without_secrets(body.outputs))),
     )
-    await context.tables.commit(write)
+    # Of two reports at the same time, the first one counts.
+    once = once_write(run.key.pipeline, reported_mark_sk(run.key, run.token), {}, context.clock.now())
+    try:
+        await context.tables.commit(write, once)
+    except StaleWrite:
+        return _answer(accepted=False, why=REPORTED)
     return _answer(accepted=True, why="a worker takes it in at once")
 
 

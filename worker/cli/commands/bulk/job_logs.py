@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,6 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.store_session import Exit, StoreAccess
-from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, PipelineId
 from worker.core.model.values import Json
@@ -23,13 +21,13 @@ from worker.operations.runs.job_output import (
     OUTPUT,
     JobAttempt,
     attempt_of,
+    job_config,
+    job_folder,
     location_of,
     read_output,
     secrets_of,
 )
 from worker.store.repos.runs import Runs
-from worker.store.table import Tables
-from worker.store.url import SqlitePlace, locate
 
 FOLLOW_S = 1.0
 
@@ -59,8 +57,8 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
             screen.remark(f"error: there is no {what}, or nothing is known of it", style="red")
             screen.remark(f"    `interlock runs show {key.pipeline} {key.period}` shows what there is")
             return Exit.WRONG
-        config = await _config(tables, run)
-        path, secrets = _path(access.url, attempt), secrets_of(config, os.environ)
+        config = await job_config(tables, run)
+        path, secrets = job_folder(access.url) / attempt.token / OUTPUT, secrets_of(config, os.environ)
         is_command = attempt.job_type in {JobType.COMMAND, ""}
         part = read_output(path, None, secrets.values, is_active=attempt.is_active) if is_command else None
         if part is None:
@@ -80,19 +78,6 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
                 _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
             attempt = current
     return Exit.DONE
-
-
-async def _config(tables: Tables, run: Run) -> dict[str, Json]:
-    version = await PipelineVersions(tables).find(run.key.pipeline, run.config_hash)
-    job = None if version is None else version.pipeline.job
-    return {} if job is None else dict(job.config)
-
-
-def _path(url: str, attempt: JobAttempt) -> Path:
-    """Return the file of a command job's output, where a worker with this store on this machine keeps it."""
-    place = locate(url)
-    root = place.path.with_name(f"{place.path.name}-jobs") if isinstance(place, SqlitePlace) else Path("interlock-jobs")
-    return root.absolute() / attempt.token / OUTPUT
 
 
 def _elsewhere(

@@ -121,6 +121,11 @@ class Threads:
         row = await self._tables.get(TableName.EVENTS, _key(thread))
         return None if row is None else _open(row)
 
+    async def look_many(self, threads: Sequence[ThreadKey]) -> dict[ThreadKey, Open]:
+        """Return those of several threads that are known."""
+        rows = await self._tables.get_many(TableName.EVENTS, [_key(thread) for thread in threads])
+        return {thread: _open(rows[key]) for thread in threads if (key := _key(thread)) in rows}
+
     async def claim(
         self, thread: ThreadKey, *, channel: str, claimant: str, now: datetime, is_past: IsPast = never_past
     ) -> Open | Claimed | Busy:
