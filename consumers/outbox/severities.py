@@ -107,7 +107,7 @@ def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Sev
 
 
 def types_with(severities: Collection[Severity]) -> list[EventType]:
-    """Return the types whose events are sent to people with one of these severities, if their detail says so."""
+    """Return the types of alerts that can have one of these severities."""
     return [each for each in EventType if each not in _UNTOLD and any(_may_have(each, one) for one in severities)]
 
 

@@ -31,7 +31,7 @@ SeverityWord = Literal["alert", "warning", "ok", "note"]
 
 
 class AlertThread(ApiModel):
-    """The chat thread of an alert. `posted`: the thread has this very alert; `status` is that of its run now."""
+    """The chat thread of an alert. `posted`: this alert is in it. `status` is that of its run now."""
 
     channel: str
     status: str | None

@@ -1,4 +1,4 @@
-"""The output of a run's job: its last lines if this machine has them, otherwise where its target keeps them."""
+"""The output of a run's job, if this machine has it, otherwise where its target keeps it."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ class LogQuery(ApiModel):
 
 
 class LogDocument(ApiModel):
-    """The output of one attempt's job. Without `lines`, `location` says where it is; null: no job is known.
+    """The output of one attempt's job. Without `lines`, `location` says where it is, if known.
 
     `complete` is false if earlier lines are left out, or the job may still write.
     """
