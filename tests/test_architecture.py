@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "worker.telemetry",
     ),
     ("worker.core.sla", "worker.jobs", "worker.store.sqlite", "worker.web"),
-    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets"),
+    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets", "worker.web.charts"),
     ("worker.jobs.http", "worker.store.dynamodb", "worker.store.repos.delivery"),
     ("worker.config", "worker.jobs.aws", "worker.jobs.rest", "worker.membership", "worker.store.backends"),
     ("consumers.delivery", "scheduler", "worker.engine", "worker.operations"),

@@ -68,7 +68,12 @@ def to_json(pipeline: Pipeline) -> str:
 
 def to_yaml(pipeline: Pipeline) -> str:
     """Return the text for people."""
-    return yaml.dump(to_mapping(pipeline), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)
+    return mapping_to_yaml(to_mapping(pipeline))
+
+
+def mapping_to_yaml(section: Mapping[str, Json]) -> str:
+    """Return a configuration as a file has it, for example without its secrets."""
+    return yaml.dump(dict(section), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)
 
 
 def config_hash(pipeline: Pipeline) -> str:

@@ -1,74 +1,89 @@
-"""Takes the console's screenshots in docs/images: `python -m tests.support.pages.screenshots` (needs Chromium)."""
+"""Takes the console's screenshots from the demo's store: `python -m tests.support.pages.screenshots [FOLDER] [NAME…]`.
+
+Without a folder, the pictures of docs/images are taken; with one, every page in every size and theme.
+"""
 
 import asyncio
-import shutil
+import io
 import sys
-import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final, Literal
 
+from PIL import Image
+from playwright.async_api import Browser
+
+from tests.support.browser.chromium import MISSING, a_browser, find_chromium
 from tests.support.clock.manual import ManualClock
-from tests.support.worlds.console import MORNING, fill_store
+from tests.support.worlds.demo_store import NOW, YESTERDAY, fill_demo_store
 from worker.app.web import NoWorker, open_web
 from worker.config.settings import read_settings
 from worker.store.sqlite.tables import SqliteTables
 from worker.telemetry.meters import Meters
 
-IMAGES = Path(__file__).parents[3] / "docs" / "images"
-PATHS = {
+IMAGES: Final = Path(__file__).parents[3] / "docs" / "images"
+PATHS: Final = {
     "console-overview": "/",
     "console-pipelines": "/pipelines",
-    "console-pipeline": "/pipelines/orders-daily",
-    "console-run-waiting": "/runs/orders-daily/stream/2027-03-22",
-    "console-run-failed": "/runs/ledger-close/stream/2027-03-22",
+    "console-pipeline": "/pipelines/fraud-scores",
+    "console-run-waiting": f"/runs/fraud-scores/stream/{YESTERDAY}",
+    "console-run-failed": f"/runs/ledger-close/stream/{YESTERDAY}",
+    "console-run-attempts": f"/runs/payments-import/stream/{YESTERDAY}",
     "console-events": "/events",
     "console-workers": "/workers",
 }
-KEPT = ("console-overview", "console-run-waiting", "console-run-failed")
-SIZES = {"": (1280, 900), "-phone": (390, 900)}
+DOCS: Final = ("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline")
+ON_A_PHONE: Final = ("overview", "run-waiting")
+SIZES: Final = {"": (1280, 800), "-phone": (390, 800)}
+THEMES: Final[dict[str, Literal["light", "dark"]]] = {"": "light", "-dark": "dark"}
+HEIGHT_MAX: Final = 1_600
+COLOURS: Final = 128
 
 
-async def main(folder: Path, *, everything: bool) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-headless-shell")
-    if browser is None:
-        sys.exit("there is no Chromium on the PATH; install it, for example with `apt-get install chromium`")
-    clock = ManualClock(MORNING)
+async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
+    chromium = find_chromium()
+    if chromium is None:
+        sys.exit(MISSING)
+    clock = ManualClock(NOW)
     tables = SqliteTables.in_memory(clock)
     await tables.start()
-    await fill_store(tables)
+    await fill_demo_store(tables)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(tables.stop)
         settings = read_settings({"INTERLOCK_WEB": "127.0.0.1:0"})
         at = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
+        browser = await stack.enter_async_context(a_browser(chromium))
         for name, path in PATHS.items():
-            for suffix, size in SIZES.items():
-                for theme in ("", "-dark"):
-                    if everything or (name in KEPT and not suffix and not theme):
-                        await take(browser, f"http://{at}{path}", folder / f"{name}{suffix}{theme}.png", size, theme)
+            for suffix in SIZES:
+                for theme in THEMES:
+                    if (everything or _is_kept(name, suffix, theme)) and (not names or name in names):
+                        file = folder / f"{name}{suffix}{theme}.png"
+                        await take(browser, f"http://{at}{path}", file, suffix, theme)
 
 
-async def take(browser: str, url: str, file: Path, size: tuple[int, int], theme: str) -> None:
-    with tempfile.TemporaryDirectory() as profile:
-        dark = ["--blink-settings=preferredColorScheme=0"] if theme else []
-        process = await asyncio.create_subprocess_exec(
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--hide-scrollbars",
-            f"--user-data-dir={profile}",
-            f"--screenshot={file}",
-            f"--window-size={size[0]},{size[1]}",
-            *dark,
-            url,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        await process.wait()
+def _is_kept(name: str, suffix: str, theme: str) -> bool:
+    page = name.removeprefix("console-")
+    return page in DOCS and (not suffix or (page in ON_A_PHONE and not theme))
+
+
+async def take(browser: Browser, url: str, file: Path, suffix: str, theme: str) -> None:
+    width, height = SIZES[suffix]
+    context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=THEMES[theme])
+    page = await context.new_page()
+    await page.goto(url)
+    content = await page.evaluate("document.documentElement.scrollHeight")
+    size = {"x": 0, "y": 0, "width": width, "height": min(int(content), HEIGHT_MAX)}
+    picture = await page.screenshot(full_page=True, clip=size)  # pyright: ignore[reportArgumentType]
+    await context.close()
+    shown = Image.open(io.BytesIO(picture)).convert("RGB")
+    # Without k-means, the few pixels of a rare colour get that of many others.
+    small = shown.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
+    small.save(file, optimize=True)
     print(file)
 
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
     target.mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(target, everything=len(sys.argv) > 1))
+    asyncio.run(main(target, sys.argv[2:], everything=len(sys.argv) > 1))

@@ -46,7 +46,7 @@ reports them by sensors. All the rest is the worker's doing, the one that `inter
 
 
 class ConsoleWish(StrEnum):
-    """ConsoleWish says whether the demo's worker serves the console: not, during the demo, or until Ctrl-C."""
+    """ConsoleWish says how long the demo's worker serves the console."""
 
     NONE = "none"
     DURING = "during"
@@ -149,7 +149,7 @@ async def _perform(stage: Stage, play: Play) -> None:
 
 @asynccontextmanager
 async def _working(access: StoreAccess, alerts: TextIO, listen: str) -> AsyncGenerator[None]:
-    """Run a worker during the demo, built as `interlock run` builds it. `listen` is the console's address, or "".
+    """Run a worker during the demo, built as `interlock run` builds it, with a console on `listen`.
 
     Raises the first error of the worker or of the demo.
     """

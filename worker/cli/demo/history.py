@@ -1,4 +1,4 @@
-"""Writes the demo's made-up runs, so that its console has something to show before anything has happened.
+"""Writes the demo's made-up runs, so that its console has something to show.
 
 The rows are those that a worker would have written: a run and its deadline with its events in one commit, and the
 sensors they were started on. No alert is sent for them.

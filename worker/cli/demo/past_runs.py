@@ -1,4 +1,4 @@
-"""The demo's made-up runs: a month of daily pipelines, two days of hourly ones, and yesterday's unusual runs.
+"""The demo's made-up runs: a month of daily pipelines, two days of hourly ones, and unusual runs.
 
 All of it is marked: the runs' origin is `demo`, and their events have `demo` in their detail.
 """
@@ -13,7 +13,7 @@ from worker.core.model.events import Event, EventType
 from worker.core.model.ids import STREAM_SCHEDULE, PipelineId
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
-from worker.core.run.state import EarlierAttempt, FailureCategory, Outcome, Run, State
+from worker.core.run.state import EarlierAttempt, FailureCategory, Outcome, Run, Spent, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
@@ -29,7 +29,7 @@ _TEMPORARY: Final = "exit code 75: the bank does not answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastPipeline:
-    """PastPipeline says how the runs of a pipeline went: minutes from the sensor to the start, and of the job."""
+    """PastPipeline says how the runs of a pipeline went: `waits` and `works` are minutes."""
 
     id: str
     sensor: str
@@ -160,7 +160,7 @@ def _ordinary(pipeline: PastPipeline, number: int, now: datetime) -> PastRun | N
 
 
 def unusual_runs(now: datetime) -> Iterator[PastRun]:
-    """Yield yesterday's unusual runs: one that waits and is late, a failure, and one that needed three attempts."""
+    """Yield yesterday's unusual runs: one waits and is late, one failed, one needed three attempts."""
     known = {each.id: each for each in DAILY}
     yield _waiting(known["fraud-scores"], now)
     yield _tried(known["ledger-close"], now, is_saved=False)
@@ -225,7 +225,7 @@ def _tried(pipeline: PastPipeline, now: datetime, *, is_saved: bool) -> PastRun:
         begun = ended + (4 + 6 * number) * MINUTE
     ended = begun + pipeline.works * MINUTE
     plain = _ended(key, arrived, begun, ended, "" if is_saved else "exit code 1: KeyError 'fx'")
-    run = replace(plain, attempt=3, attempts=tuple(earlier), attempt_at=earlier[-1].ended_at)
+    run = replace(plain, attempt=3, attempts=tuple(earlier), attempt_at=earlier[-1].ended_at, spent=Spent(transient=2))
     watch = _judged(run, _due(pipeline, key, arrived), now, is_relative=True)
     data: dict[str, Json] = {
         "status": "complete",
@@ -236,7 +236,7 @@ def _tried(pipeline: PastPipeline, now: datetime, *, is_saved: bool) -> PastRun:
 
 
 def due_tonight(now: datetime, config_hash: str) -> SlaWatch | None:
-    """Return the deadline of a run that does not exist yet, as the worker arms it ahead; None after a day off."""
+    """Return the deadline of a run that does not exist yet; None after a day off."""
     pipeline = next(each for each in DAILY if each.deadline is not None)
     key = _key(pipeline.id, 0, now)
     if pipeline.workdays_only and key.period.date.weekday() >= 5:

@@ -5,18 +5,19 @@ and never inside a transaction: a plain write that met the transaction would fai
 not expect.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from worker.core.model import keys
 from worker.core.model.ids import PipelineId
-from worker.store.rows import text
+from worker.store.rows import first_rows, text
 from worker.store.table import (
     LISTS,
     Absent,
     Delete,
     Exists,
     Key,
+    Prefix,
     Put,
     Row,
     StaleWrite,
@@ -84,6 +85,14 @@ class Pipelines:
             await self._tables.commit(Put(TableName.CONTROL, {"PK": key.pk, "SK": key.sk, "config": config}, Absent()))
         except StaleWrite:
             return
+
+    async def versions(self, pipeline: PipelineId, limit: int) -> Sequence[str]:
+        """Return the hashes of kept versions, in no order of time; one more than `limit` if there are more."""
+        begin = keys.config_version_sk("")
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=Prefix(begin), limit=limit + 1
+        )
+        return [str(row["SK"]).removeprefix(begin) for row in rows]
 
     async def version(self, pipeline: PipelineId, config_hash: str) -> str | None:
         row = await self._tables.get(TableName.CONTROL, _version_key(pipeline, config_hash))

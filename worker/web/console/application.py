@@ -19,6 +19,7 @@ from worker.web.console.pipelines_page import pipelines_page
 from worker.web.console.problem_pages import API
 from worker.web.console.run_page import run_page
 from worker.web.console.sign_in import sign_in
+from worker.web.console.theme_page import choose_theme
 from worker.web.console.workers_page import workers_page
 from worker.web.problems import ProblemType, WebProblem
 
@@ -32,6 +33,7 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/deadletters": deadletters_page,
     "/workers": workers_page,
     "/signin": sign_in,
+    "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
 }
 

@@ -13,6 +13,7 @@ from worker.web.access import AccessRole, Caller
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.console.links import Links
 from worker.web.console.static_files import StaticFiles
+from worker.web.console.themes import THEMES, theme_of
 from worker.web.console.wording import clock_text, moment_text, plain, status_badge
 from worker.web.guard import CALLER, REQUEST_ID
 
@@ -67,7 +68,8 @@ class Console:
         caller = self.author(request).caller
         path = request.scope["path"]
         done = request.query_params.get("done", "")
-        text = self.render(template, caller=caller, path=path, done=done, may_act=self.may_act(request), **values)
+        common = {"caller": caller, "path": path, "done": done, "may_act": self.may_act(request)}
+        text = self.render(template, theme=theme_of(request.cookies), **common, **values)
         return HTMLResponse(text, status)
 
     def render(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> str:  # noqa: ANN401
@@ -88,5 +90,7 @@ class Console:
             "can_sign_in": self.can_sign_in and (caller is None or caller.role is not AccessRole.OPERATOR),
             "refresh_s": None,
             "may_act": False,
+            "THEMES": THEMES,
+            "theme": THEMES[0],
         }
         return self._templates.get_template(template).render({**common, **values})

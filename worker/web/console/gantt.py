@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
+from worker.operations.runs.history import HistoryEntry, HistorySource
 from worker.web.console.wording import moment_text, span
 
 _STEPS: Final = tuple(
@@ -16,6 +18,17 @@ _STEPS: Final = tuple(
 )
 TICKS_MAX: Final = 6
 ATTEMPTS_SHOWN_MAX: Final = 16
+MARKS_MAX: Final = 200
+# Events that explain a chart, by a part of their type; the others repeat what its bars show.
+_MARKED: Final = {
+    "SLA_WARNING": "stuck",
+    "BREACH": "breached",
+    "SLA_MET": "completed",
+    "LATE_DATA": "stuck",
+    "DRIFT": "stuck",
+    "RERUN": "running",
+    "OPERATOR": "running",
+}
 
 
 class Phase(StrEnum):
@@ -55,6 +68,15 @@ class AxisMark:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """EventMark is an event below the lanes: a deadline, late data, a rerun or an operator's action."""
+
+    at: float
+    text: str
+    tone: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GanttChart:
     lanes: Sequence[AttemptLane]
@@ -63,6 +85,7 @@ class GanttChart:
     now: AxisMark | None
     zone_name: str
     is_cut: bool
+    events: Sequence[EventMark] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +96,9 @@ class _Span:
     is_open: bool = False
 
 
-def gantt_chart(run: Run, watch: SlaWatch | None, now: datetime, zone: tzinfo) -> GanttChart:
+def gantt_chart(
+    run: Run, watch: SlaWatch | None, now: datetime, zone: tzinfo, history: Sequence[HistoryEntry] = ()
+) -> GanttChart:
     """Return the chart of a run. Everything in it lies between 0 and 100 percent."""
     attempts = list(_attempts(run, now))
     shown = attempts[-ATTEMPTS_SHOWN_MAX:]
@@ -94,7 +119,16 @@ def gantt_chart(run: Run, watch: SlaWatch | None, now: datetime, zone: tzinfo) -
         now=None if run.is_ended else AxisMark(scale.at(now), "now"),
         zone_name=f"{now.astimezone(zone):%Z}",
         is_cut=len(attempts) > len(shown),
+        events=list(_marks(history, scale, zone)),
     )
+
+
+def _marks(history: Sequence[HistoryEntry], scale: "_Scale", zone: tzinfo) -> Iterator[EventMark]:
+    found = (each for each in history if each.source is HistorySource.EVENT and each.at is not None)
+    for each in islice(found, MARKS_MAX):
+        tone = next((tone for word, tone in _MARKED.items() if word in each.what), None)
+        if tone is not None and each.at is not None and scale.low <= each.at <= scale.high:
+            yield EventMark(scale.at(each.at), f"{each.what} {moment_text(each.at, zone)}", tone)
 
 
 def _is_near(deadline: datetime, begin: datetime, end: datetime) -> bool:

@@ -1,40 +1,50 @@
 """The page of one pipeline: its last runs, what comes next, its sensors, configuration and events."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.config.render import to_mapping
 from worker.config.versions import Unusable, Version
 from worker.core.model import keys
 from worker.core.model.events import shown_type
 from worker.core.model.pipeline import PipelineId, Schedule
-from worker.core.model.values import show
 from worker.core.run.drift import changed_at
+from worker.core.run.state import Run
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
 from worker.core.time.local_time import wall_at
 from worker.operations.pipelines.lookup import suggestion
-from worker.operations.redaction import without_secrets
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
-from worker.store.repos.runs import Runs
-from worker.store.repos.sensors import sensor_of
+from worker.store.repos.runs import Runs, UnreadableRow
+from worker.store.repos.sensors import Sensors, sensor_of
 from worker.store.repos.sla_watches import SlaWatches
 from worker.web.api.parameters import ID
 from worker.web.api.pipeline_lists import list_rows
+from worker.web.charts.period_grid import PeriodColumn, period_columns
+from worker.web.charts.run_charts import (
+    HEIGHT,
+    DurationChart,
+    ReadyChart,
+    duration_chart,
+    ended_runs,
+    ready_chart,
+)
+from worker.web.console.config_versions import DIFF_LINES_MAX, DiffLine, config_diff, config_text, version_lines
 from worker.web.console.console import Console
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
+from worker.web.console.sensor_lines import data_text, sensor_lines
+from worker.web.console.wording import span
 from worker.web.problems import ProblemType, WebProblem
 
-RUNS_SHOWN: Final = 30
+RUNS_SHOWN: Final = 60
+TABLE_ROWS: Final = 20
 EVENTS_SHOWN: Final = 20
 SENSORS_SHOWN: Final = 30
 PLAN_DAYS: Final = 14
@@ -42,17 +52,41 @@ PLAN_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class SensorLine:
+class StoredSensor:
     key: str
     data: str
     changed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
+class GridCell:
+    """GridCell is one period of the grid: its outcome with the facts below it."""
+
+    cell: StripCell
+    column: PeriodColumn
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunsOfSchedule:
-    rows: Sequence[RunRow]
-    cells: Sequence[StripCell]
-    text: str
+    """RunsOfSchedule holds the last runs: as rows, newest first, and as a grid and charts, newest last."""
+
+    rows: Sequence[RunRow] = ()
+    runs: Sequence[Run] = ()
+    cells: Sequence[GridCell] = ()
+    text: str = ""
+    ready: ReadyChart | None = None
+    durations: DurationChart | None = None
+    is_hourly: bool = False
+
+    def waited(self, row: RunRow) -> str:
+        """Return how long a run waited for its job's start; "" if that is not known."""
+        began, started = row.record.created_at, row.record.started_at
+        return span(started - began) if began and started and started >= began else ""
+
+    def took(self, row: RunRow) -> str:
+        started, ended = row.record.started_at, row.record.ended_at
+        return span(ended - started) if started and ended and ended >= started else ""
 
 
 async def pipeline_page(console: Console, request: Request) -> Response:
@@ -69,9 +103,15 @@ async def pipeline_page(console: Console, request: Request) -> Response:
     pause = None if found is None or found.is_over(now) else found
     schedule = _chosen(version, request.query_params.get("schedule", ""))
     plan = _plan(version, schedule, now)
-    sensors, has_more_sensors = await list_rows(
+    stored_sensors, has_more_sensors = await list_rows(
         console.context, keys.pipeline_pk(pipeline), keys.sensor_sk(""), "", SENSORS_SHOWN
     )
+    named, named_total = (
+        await sensor_lines(Sensors(tables), version.pipeline, schedule, now) if version and schedule else ([], 0)
+    )
+    runs = await _runs(console, pipeline, schedule, now, is_paused=pause is not None)
+    versions, has_more_versions = await version_lines(tables, pipeline, version, runs.runs)
+    compared = request.query_params.get("diff", "")
     return console.page(
         request,
         "pipeline.html",
@@ -82,22 +122,29 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         problems=deployed.problems if isinstance(deployed, Unusable) else (),
         pause=pause,
         schedule=schedule,
-        runs=await _runs(console, pipeline, schedule, now, is_paused=pause is not None),
+        runs=runs,
+        table_rows=TABLE_ROWS,
+        chart_height=HEIGHT,
+        offset_text=_hour_offset if runs.is_hourly else clock_offset,
+        span=span,
         plan=plan[:PLAN_SHOWN],
         plan_is_cut=len(plan) > PLAN_SHOWN,
+        named=named,
+        named_total=named_total,
         sensors=[
-            SensorLine(
-                each.key,
-                ", ".join(f"{name} {show(without_secrets(value, name))}" for name, value in each.data.items()),
-                changed_at(each.data),
-            )
-            for row in sensors
+            StoredSensor(each.key, data_text(each.data), changed_at(each.data))
+            for row in stored_sensors
             if (each := sensor_of(row))
         ],
         has_more_sensors=has_more_sensors,
         events=[each.event for each in await Events(tables).latest(pipeline, EVENTS_SHOWN)],
         shown_type=shown_type,
-        configuration=_configuration(version),
+        configuration=config_text(version.pipeline) if version else "",
+        versions=versions,
+        has_more_versions=has_more_versions,
+        compared=compared,
+        diff=await _diff(console, pipeline, version, compared),
+        diff_lines_max=DIFF_LINES_MAX,
     )
 
 
@@ -121,12 +168,69 @@ async def _runs(
     console: Console, pipeline: PipelineId, schedule: Schedule | None, now: datetime, *, is_paused: bool
 ) -> RunsOfSchedule:
     if schedule is None:
-        return RunsOfSchedule((), (), "")
+        return RunsOfSchedule()
     tables = console.context.tables
-    runs = await Runs(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN)
+    found = await Runs(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN)
     watches = await SlaWatches(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN)
-    rows = run_rows(runs, watches, console.links, now, is_paused=is_paused)
-    return RunsOfSchedule(rows, strip_of(rows), strip_text(rows))
+    rows = run_rows(found, watches, console.links, now, is_paused=is_paused)
+    known = {watch.key: watch for watch in watches}
+    oldest_first = [
+        (
+            row.record.period,
+            run if isinstance(run, Run) else None,
+            None if isinstance(run, UnreadableRow) else known.get(run.key),
+        )
+        for run, row in zip(reversed(found), reversed(rows), strict=True)
+    ]
+    ended = ended_runs(oldest_first)
+    is_hourly = bool(ended) and ended[-1].run.key.period.hour is not None
+    return RunsOfSchedule(
+        rows=rows,
+        runs=[run for run in found if isinstance(run, Run)],
+        cells=[
+            GridCell(cell, column, _words(cell, column))
+            for cell, column in zip(strip_of(rows), period_columns(oldest_first), strict=True)
+        ],
+        text=strip_text(rows),
+        ready=ready_chart(ended, schedule.hour_zone if is_hourly else schedule.zone),
+        durations=duration_chart(ended, schedule.sla.expected_duration if schedule.sla else None),
+        is_hourly=is_hourly,
+    )
+
+
+def _words(cell: StripCell, column: PeriodColumn) -> str:
+    """Return everything that a column shows, for those who do not see it."""
+    words = [f"{cell.period}: {cell.badge.word}"]
+    if column.attempts > 1:
+        words.append(f"{column.attempts} attempts")
+    if column.late is not None:
+        words.append(f"{span(column.late)} late")
+    elif column.verdict is not None:
+        words.append({"MET": "deadline met", "BREACHED": "deadline missed"}.get(column.verdict, "deadline waived"))
+    return ", ".join(words)
+
+
+def clock_offset(offset: timedelta) -> str:
+    """Return an offset from midnight as the clock shows it: `06:00`, or `06:00 +2d` two days later."""
+    days, rest = divmod(offset, timedelta(days=1))
+    minutes = int(rest.total_seconds()) // 60
+    text = f"{minutes // 60:02d}:{minutes % 60:02d}"
+    return text if days in {0, 1} else f"{text} {days:+d}d"
+
+
+def _hour_offset(offset: timedelta) -> str:
+    return f"+{span(offset)}" if offset >= timedelta() else f"\u2212{span(-offset)}"
+
+
+async def _diff(
+    console: Console, pipeline: PipelineId, version: Version | None, compared: str
+) -> Sequence[DiffLine] | None:
+    if not compared or version is None:
+        return None
+    found = await config_diff(console.context.versions, pipeline, compared, version)
+    if found is None:
+        raise WebProblem(ProblemType.NOT_FOUND, "the pipeline has no such version")
+    return found
 
 
 def _plan(version: Version | None, schedule: Schedule | None, now: datetime) -> list[PlanEntry]:
@@ -136,9 +240,3 @@ def _plan(version: Version | None, schedule: Schedule | None, now: datetime) -> 
     days = Span(first=wall_at(now, schedule.zone).date(), days=PLAN_DAYS)
     expected = (each for each in agenda([version.pipeline], days) if each.schedule.id == schedule.id)
     return list(islice((each for each in expected if each.moment >= now), PLAN_SHOWN + 1))
-
-
-def _configuration(version: Version | None) -> str:
-    if version is None:
-        return ""
-    return json.dumps(without_secrets(to_mapping(version.pipeline)), indent=2, ensure_ascii=False, default=str)

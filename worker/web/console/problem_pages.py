@@ -2,9 +2,12 @@
 
 from http import HTTPStatus
 
+from starlette.requests import cookie_parser
+
 from worker.web.access import Caller
 from worker.web.asgi import Scope, header
 from worker.web.console.console import Console
+from worker.web.console.themes import theme_of
 from worker.web.guard import CALLER
 from worker.web.problems import ProblemType, WebProblem
 
@@ -30,6 +33,7 @@ class ProblemPages:
         caller: Caller | None = scope.get("state", {}).get(CALLER)
         return self._console.render(
             "problem.html",
+            theme=theme_of(cookie_parser(header(scope, b"cookie") or "")),
             caller=caller,
             path=path,
             status=status,

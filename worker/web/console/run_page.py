@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from worker.core.model.run_names import rerun_command
 from worker.core.model.values import Json, show
 from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word
 from worker.core.time.periods import Period
-from worker.operations.explain.explanation import Condition
+from worker.operations.explain.explanation import Condition, Gate
 from worker.operations.pipelines.lookup import suggestion
 from worker.operations.records import AttemptRecord
 from worker.operations.redaction import without_secrets
@@ -33,6 +34,8 @@ from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
 HISTORY_SHOWN_MAX: Final = 200
+# An ended run is no obstacle that somebody should remove.
+_ENDED: Final = Badge("\u2013", "ended", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ async def run_page(console: Console, request: Request) -> Response:
         view=view,
         badge=status_badge(_word(view)),
         since=_since(run, now),
-        deadline=deadline_badge(deadline_record(view.watch), now),
+        deadline=deadline_badge(deadline_record(view.watch), now, ended_at=_ended_at(run)),
         gates=_gates(view),
         chart=_chart(view, now, zone),
         attempts=_attempts(run),
@@ -82,6 +85,10 @@ async def run_page(console: Console, request: Request) -> Response:
         actions=run_actions(view),
         rerun_line=rerun_command(key, view.version.pipeline) if view.version and view.schedule else "",
         show=show,
+        span=span,
+        about=partial(_without_key, key=key),
+        origin=run.origin if isinstance(run, Run) else "",
+        has_schedules=view.version is None or len(view.version.pipeline.schedules) > 1,
         title_of=_title,
         is_web_address=is_web_address,
         outcome_badge=_outcome_badge,
@@ -147,11 +154,16 @@ def _since(run: ViewedRun | None, now: datetime) -> str:
             return ""
 
 
+def _ended_at(run: ViewedRun | None) -> datetime | None:
+    return run.since if isinstance(run, Run) and run.is_ended else None
+
+
 def _gates(view: RunView) -> list[GateLine]:
     findings = view.explanation.findings if view.explanation else ()
+    has_ended = isinstance(view.run, Run) and view.run.is_ended
     return [
         GateLine(
-            gate_badge(each.passage.word),
+            _ENDED if has_ended and each.gate is Gate.RUN else gate_badge(each.passage.word),
             each.gate.value,
             each.sentence,
             [replace(one, seen=without_secrets(one.seen, one.subject.rpartition(".")[2])) for one in each.conditions],
@@ -161,7 +173,7 @@ def _gates(view: RunView) -> list[GateLine]:
 
 
 def _chart(view: RunView, now: datetime, zone: tzinfo) -> GanttChart | None:
-    return gantt_chart(view.run, view.watch, now, zone) if isinstance(view.run, Run) else None
+    return gantt_chart(view.run, view.watch, now, zone, view.history) if isinstance(view.run, Run) else None
 
 
 def _attempts(run: ViewedRun | None) -> Sequence[AttemptRecord]:
@@ -178,6 +190,11 @@ def _outcome_badge(attempt: AttemptRecord) -> Badge:
             return Badge("\u2013", word, "waiting")
         case word:
             return Badge("✕", word, "failed")
+
+
+def _without_key(message: str, key: RunKey) -> str:
+    """Return a message without the run's name in front: the page has it as its title."""
+    return message.removeprefix(f"{key}").lstrip(": ") if message.startswith(f"{key}") else message
 
 
 def _title(entry: HistoryEntry) -> str:

@@ -56,7 +56,9 @@ def row_of(record: RunRecord, links: Links, now: datetime) -> RunRow:
         if record.period
         else links.pipeline(record.pipeline)
     )
-    return RunRow(record, status_badge(record.status), deadline_badge(record.deadline, now), link)
+    return RunRow(
+        record, status_badge(record.status), deadline_badge(record.deadline, now, ended_at=record.ended_at), link
+    )
 
 
 def strip_of(rows: Sequence[RunRow]) -> list[StripCell]:

@@ -54,10 +54,15 @@ def gate_badge(word: str) -> Badge:
     }.get(word, Badge("?", word, "stuck"))
 
 
-def deadline_badge(deadline: DeadlineRecord | None, now: datetime) -> Badge | None:
-    """Return how a deadline stands: its verdict, else how long is left or how late it is."""
+def deadline_badge(deadline: DeadlineRecord | None, now: datetime, *, ended_at: datetime | None = None) -> Badge | None:
+    """Return how a deadline stands: its verdict, else how long is left or how late it is.
+
+    `ended_at` is the end of the run; None if it has not ended, or if that is not known.
+    """
     if deadline is None:
         return None
+    if deadline.verdict == "breached" and ended_at is not None and ended_at > deadline.breach_at:
+        return Badge("◆", f"{span(ended_at - deadline.breach_at)} late", "breached")
     match deadline.verdict:
         case "met":
             return Badge("✓", "deadline met", "completed")
