@@ -9,12 +9,15 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
+
+from tests.support.worlds import fork_server
 
 COLUMNS: Final = 120
 PATIENCE_S: Final = 100.0  # a command takes one second, and many times that on a busy machine
@@ -90,14 +93,22 @@ class Screen:
 
 
 class Shell:
-    """The terminal in which a reader types."""
+    """The terminal in which a reader types.
+
+    Its `interlock` is forked from a process that has loaded it: pages have a hundred commands, and to load it takes
+    longer than most of them run. The worker of a page is loaded as users load it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._screen = Screen()
+        self._commands = tempfile.TemporaryDirectory(prefix="interlock-command-")
+        variables, server = fork_server.command_for_shells(Path(self._commands.name))
+        variables |= environment(folder)
         self._process = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
             cwd=folder,
-            env=environment(folder),
+            env={**variables, "PATH": os.pathsep.join((self._commands.name, variables["PATH"]))},
+            pass_fds=[server],
             stdin=subprocess.PIPE,
             stdout=self._screen.end,
             stderr=self._screen.end,
@@ -119,6 +130,7 @@ class Shell:
     def close(self) -> None:
         _end_group(self._process)
         self._screen.close()
+        self._commands.cleanup()
 
 
 class Worker:

@@ -1,7 +1,8 @@
 """Processes of the command line, forked from one that has loaded it: to load it takes longer than most of them run.
 
 They are real processes, to be stopped and killed, with an environment, a directory and streams of their own. Tests of
-how the program is loaded, or of its streams, start an interpreter of their own.
+how the program is loaded, or of its streams, start an interpreter of their own. `command_for_shells` is a command that
+has them forked, for shells that type `interlock`.
 """
 
 import atexit
@@ -103,6 +104,40 @@ def _server() -> socket.socket:
     return ours
 
 
+# Asks for a process with the streams, the directory and the environment that it was started with itself. It is there
+# for as long as that process, hands signals on to it, and ends as it does.
+_COMMAND: Final = """#!{python} -IS
+import json, os, signal, socket, sys
+environment = dict(os.environ)
+server = socket.socket(fileno=int(environment.pop("{variable}")))
+ours, theirs = socket.socketpair()
+asked = dict(words=sys.argv[1:], at=os.getcwd(), environment=environment)
+socket.send_fds(server, [json.dumps(asked).encode()], [theirs.fileno(), 0, 1, 2])
+theirs.close()
+def received():
+    number = ours.recv({bytes}, socket.MSG_WAITALL)
+    return int.from_bytes(number, "big", signed=True) if number else 70
+pid = received()
+for each in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(each, lambda number, _: os.kill(pid, number))
+code = received()
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+_VARIABLE: Final = "TESTS_FORK_SERVER"
+
+
+def command_for_shells(folder: Path) -> tuple[dict[str, str], int]:
+    """Put an `interlock` into a folder; return the variables it needs, and a file that its shell must pass on."""
+    server = _server().fileno()
+    command = folder / "interlock"
+    command.write_text(_COMMAND.format(python=sys.executable, variable=_VARIABLE, bytes=_NUMBER_BYTES))
+    command.chmod(0o755)
+    return {_VARIABLE: str(server)}, server
+
+
 def _received(connection: socket.socket) -> int:
     number = connection.recv(_NUMBER_BYTES, socket.MSG_WAITALL)
     assert len(number) == _NUMBER_BYTES, "the process that forks others has ended; what it said is above"
@@ -116,6 +151,9 @@ def serve() -> Program | None:
     """Fork a process for each request. Returns in each of them, with what it is to do; and at the end, with nothing."""
     for name in _LOADED:
         import_module(name)
+    for panel in import_module("worker.cli.catalogue").PAGE.panels:
+        for command in panel.commands:
+            command.load()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of whoever stops the tests, who then end us
     requests = socket.socket(fileno=os.dup(0))
