@@ -37,7 +37,7 @@ types: $(VENV)/.dev
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
 TEST_PROCESSES ?= 4
-unit: $(VENV)/.dev $(VENV)/emulators/.ready
+unit: $(VENV)/.compiled $(VENV)/emulators/.ready
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 CHAOS_ROUNDS ?= 500
@@ -133,6 +133,11 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 $(VENV)/browser/.ready: tests/support/browser/fetch.py | $(VENV)/.dev
 	@$(BIN)/python -m tests.support.browser.fetch
 	@mkdir -p $(@D) && touch $@
+
+# In a fresh clone, one process compiles the tests and what they import; or each test process would, at the same time.
+$(VENV)/.compiled: $(VENV)/.dev
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
+	@touch $@
 
 $(VENV)/emulators/.ready $(VENV)/deploy/.ready $(VENV)/docs/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
 	@echo "installing $<"

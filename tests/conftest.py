@@ -107,5 +107,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _is_whole(config: pytest.Config) -> bool:
-    chosen = [config.getoption(name, default=None) for name in ("keyword", "markexpr", "deselect", "lf")]
+    chosen = [config.getoption(name, default=None) for name in ("keyword", "markexpr", "deselect", "lf", "collectonly")]
     return config.args == config.getini("testpaths") and not any(chosen)

@@ -18,7 +18,7 @@ from worker.targets.calls import Limits, Targets, target_of
 
 
 @on_virtual_time
-async def test_ten_thousand_polls_read_and_write_no_row() -> None:
+async def test_two_thousand_polls_read_and_write_no_row() -> None:
     world, counter = await counted()
     long = CONFIG.replace(
         "maxRetries: 1", "pollIntervalSeconds: 1\n  jobPollWindowSeconds: 86400\n  runTimeoutSeconds: 86400"
@@ -29,9 +29,9 @@ async def test_ten_thousand_polls_read_and_write_no_row() -> None:
         await world.ready()
         await world.settle()
         before, polls = counter.rows.copy(), world.runner.calls["status"]
-        await world.wait(seconds=10_000)
+        await world.wait(seconds=2_000)
 
-        assert world.runner.calls["status"] - polls >= 9_999
+        assert world.runner.calls["status"] - polls >= 1_999
         assert counter.rows == before
         assert await world.state() is State.POLLING
 
