@@ -3,9 +3,11 @@
 FastAPI and uvicorn are loaded only where something is served: they take longer to load than most commands take.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from worker.app.dependencies import OutputDeps
 from worker.config.settings import WEB, WEB_TOKENS, Settings
@@ -17,13 +19,20 @@ from worker.operations.runs.job_output import job_folder
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
 from worker.runtime.logs import logger
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.callback_key import make_callback_key
-from worker.store.table import Tables
+from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import ChangeFeed, Tables
 from worker.store.url import DynamoPlace, locate
 from worker.telemetry.meters import Meters
 from worker.web.access import AccessMode, AccessRules, parse_tokens
 from worker.web.addresses import Address, parse_address
 from worker.web.health import HealthPages, HealthProblem, WorkerHealth
+
+if TYPE_CHECKING:
+    from worker.web.live.updates import LiveUpdates
+
+UPDATES_AGAIN_S: Final = 5.0
 
 _log = logger()
 
@@ -52,9 +61,19 @@ async def open_health(stack: AsyncExitStack, setting: str, listen: str, health: 
 
 
 async def open_web(
-    stack: AsyncExitStack, settings: Settings, *, tables: Tables, clock: Clock, health: WorkerHealth, meters: Meters
+    stack: AsyncExitStack,
+    settings: Settings,
+    *,
+    tables: Tables,
+    clock: Clock,
+    health: WorkerHealth,
+    meters: Meters,
+    is_alone: bool = False,
 ) -> Address:
-    """Serve the console, the API and the health pages until `stack` closes. Raises `ConfigError`."""
+    """Serve the console, the API and the health pages until `stack` closes. Raises `ConfigError`.
+
+    `is_alone`: the process has nothing else to do, so the console's lists are read before the first request.
+    """
     try:
         from worker.web.api.application import make_api  # noqa: PLC0415
         from worker.web.api.context import ApiContext  # noqa: PLC0415
@@ -73,7 +92,13 @@ async def open_web(
 
     rules = access_rules(settings, await _tokens(settings, clock))
     address = rules.address
-    context = ApiContext(tables=tables, clock=clock, job_folder=job_folder(settings.store))
+    context = ApiContext(
+        tables=tables,
+        clock=clock,
+        job_folder=job_folder(settings.store),
+        feed=_feed_of(tables, settings),
+        reads_per_s=settings.web.reads_per_s,
+    )
     console = Console(
         context=context,
         links=Links.below(settings.web.public_url),
@@ -93,8 +118,39 @@ async def open_web(
     server = WebServer(address, guard, setting=WEB)
     served = await server.start()
     stack.push_async_callback(server.stop)
+    _keep_live(stack, context.live, clock, is_alone=is_alone)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+def _keep_live(stack: AsyncExitStack, live: "LiveUpdates", clock: Clock, *, is_alone: bool) -> None:
+    """Keep the console's lists current in the background until `stack` closes."""
+    if is_alone:
+        live.touch()
+
+    async def keep() -> None:
+        while True:
+            try:
+                await live.run()
+            except Exception as error:  # noqa: BLE001  a mistake here must not stop the worker
+                _log.error("web.updates_failed", exc_info=error)
+            await clock.sleep(UPDATES_AGAIN_S)
+
+    # Not in a task group: on the stack of its owner, it would turn the owner's own errors into groups.
+    keeping = asyncio.create_task(keep(), name="web-updates")
+
+    async def end() -> None:
+        live.fanout.close()  # open streams end at once
+        keeping.cancel()
+        await asyncio.wait((keeping,))
+
+    stack.push_async_callback(end)
+
+
+def _feed_of(tables: Tables, settings: Settings) -> ChangeFeed | None:
+    """Return the store's change feed; None in shadow mode, whose own rows the feed has under other keys."""
+    below = tables.below if isinstance(tables, FailureCountingTables) else tables
+    return below if isinstance(below, SqliteTables) and not settings.shadow else None
 
 
 def access_rules(settings: Settings, tokens: str) -> AccessRules:

@@ -65,6 +65,12 @@ def switch(name: str, text: str) -> bool:
     return text == "1"
 
 
+def web_reads(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 10_000:
+        raise ConfigError(f"{name} must be a whole number between 1 and 10000, got {text!r}")
+    return int(text)
+
+
 def web_auth(name: str, text: str) -> str:
     if text not in WEB_AUTH:
         raise ConfigError(f"{name} is {text!r}; use {' or '.join(WEB_AUTH)}")

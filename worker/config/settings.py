@@ -42,6 +42,7 @@ WEB: Final = "INTERLOCK_WEB"
 WEB_AUTH: Final = "INTERLOCK_WEB_AUTH"
 WEB_TOKENS: Final = "INTERLOCK_WEB_TOKENS"
 WEB_READONLY: Final = "INTERLOCK_WEB_READONLY"
+WEB_READS: Final = "INTERLOCK_WEB_READS"
 PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 
@@ -249,6 +250,14 @@ class WebSettings:
         default="0",
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
+    )
+    reads_per_s: int = setting(
+        WEB_READS,
+        values.web_reads,
+        "Read units per second that the console's lists may use on DynamoDB; where they cost more, they are older.",
+        default="20",
+        used_by="every worker; `interlock web`",
+        see="how-to/console.md",
     )
 
 

@@ -25,6 +25,11 @@ class FailureCountingTables:
         self._availability, self._clock = availability, clock
         return self
 
+    @property
+    def below(self) -> Tables:
+        """Return the store whose calls are counted."""
+        return self._tables
+
     async def start(self) -> None:
         await self._tables.start()
 

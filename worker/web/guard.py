@@ -22,6 +22,8 @@ from worker.web.problems import ProblemType, WebProblem, problem_headers, proble
 CALLER: Final = "caller"  # the names of values in a request's state
 REQUEST_ID: Final = "request_id"
 HTML: Final = "text/html; charset=utf-8"
+# A stream stays open for hours: it takes no handler's place, and has limits of its own.
+STREAM: Final = "/api/v1/stream"
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CSP: Final = (
@@ -112,6 +114,9 @@ class Guard:
             self._bodies_bytes -= len(body)
 
     async def _handle(self, scope: Scope, replay: "_Replay", exchange: "_Exchange") -> None:
+        if scope["path"] == STREAM:
+            await self._app(scope, replay.receive, exchange.send)
+            return
         try:
             async with asyncio.timeout(self._limits.turn_s):
                 await self._turns.acquire()

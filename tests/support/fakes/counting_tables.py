@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.support.worlds.engine import World, a_world
+from worker.core.errors import RetryLater
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Write
 
@@ -15,6 +16,7 @@ class CountingTables:
         self._tables = tables
         self.rows: Counter[str] = Counter()
         self.requests = 0
+        self.is_down = False
 
     async def start(self) -> None:
         await self._tables.start()
@@ -26,12 +28,12 @@ class CountingTables:
         await self._tables.ping()
 
     async def get(self, table: TableName, key: Key) -> Row | None:
-        self.requests += 1
+        self._answer()
         self.rows["read"] += 1
         return await self._tables.get(table, key)
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
-        self.requests += 1
+        self._answer()
         self.rows["read"] += len(keys)
         return await self._tables.get_many(table, keys)
 
@@ -46,10 +48,15 @@ class CountingTables:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page:
+        self._answer()
         page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
-        self.requests += 1
         self.rows["read"] += 1 + len(page.rows)
         return page
+
+    def _answer(self) -> None:
+        self.requests += 1
+        if self.is_down:
+            raise RetryLater("the store is down, as the test wants it")
 
     async def commit(self, *writes: Write) -> None:
         self.requests += 1

@@ -51,7 +51,10 @@ def _options(operation: Mapping[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     sent = f" Body: {_linked(_name(body))}." if "$ref" in body else ""
     success = next(code for code in operation["responses"] if code.startswith("2"))
-    returned = operation["responses"][success]["content"]["application/json"]["schema"]
+    contents = operation["responses"][success]["content"]
+    if "application/json" not in contents:
+        return f"{query}{sent} Returns `{'`, `'.join(contents)}`."
+    returned = contents["application/json"]["schema"]
     kind = _name(returned)
     item = re.fullmatch(r"ListPage_(\w+)_", kind)
     shown = f"a list of {_linked(item[1])}" if item else _linked(kind)

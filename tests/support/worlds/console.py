@@ -38,6 +38,7 @@ from worker.web.console.links import Links
 from worker.web.console.problem_pages import ProblemPages
 from worker.web.guard import Guard
 from worker.web.health import HealthPages
+from worker.web.live.updates import LiveUpdates
 
 MORNING = datetime(2027, 3, 23, 6, 10, tzinfo=UTC)  # 07:10 in Berlin
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -292,6 +293,7 @@ class ConsoleWorld:
     tables: CountingTables
     clock: ManualClock
     guard: Guard
+    live: LiveUpdates
 
     def browser(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
         known = {"Accept": "text/html", **(bearer(token) if token else {}), **headers}
@@ -315,6 +317,6 @@ async def a_console_world(*, base: str = "", access: AccessRules | None = None) 
         app = with_console(make_api(context), make_console(console))
         health = HealthPages(NoWorker(), Meters())
         guard = Guard(app, rules, health, problem_page=ProblemPages(console))
-        yield ConsoleWorld(tables=tables, clock=clock, guard=guard)
+        yield ConsoleWorld(tables=tables, clock=clock, guard=guard, live=context.live)
     finally:
         await tables.stop()

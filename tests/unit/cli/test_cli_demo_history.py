@@ -13,10 +13,11 @@ from worker.cli.demo.past_runs import past_runs, unusual_runs
 from worker.core.errors import ConfigError
 from worker.core.model.pipeline import PipelineId
 from worker.core.sla.state import Verdict
-from worker.operations.runs.attention import AttentionKind, AttentionReader
 from worker.store.repos.pipelines import Pipelines
 from worker.store.sqlite.tables import SqliteTables
 from worker.web.addresses import DEFAULT_LISTEN
+from worker.web.live.sections import AttentionFinder, AttentionKind
+from worker.web.live.updates import open_updates
 
 TIMES = [datetime(2027, 3, day, hour, 7, tzinfo=UTC) for day, hour in ((23, 0), (23, 12), (23, 23), (28, 1), (22, 6))]
 
@@ -38,7 +39,8 @@ def test_every_run_ended_before_now_and_has_its_events_in_order(now: datetime) -
 
 @pytest.mark.parametrize("now", TIMES, ids=str)
 async def test_the_store_holds_a_breach_and_a_failure(now: datetime) -> None:
-    tables = SqliteTables.in_memory(ManualClock(now))
+    clock = ManualClock(now)
+    tables = SqliteTables.in_memory(clock)
     await tables.start()
     with pytest.raises(ConfigError, match="push it first"):
         await write_history(tables, now)
@@ -46,11 +48,11 @@ async def test_the_store_holds_a_breach_and_a_failure(now: datetime) -> None:
         await Pipelines(tables).put(PipelineId(Path(file).stem), file.read_text())
 
     runs = await write_history(tables, now)
-    found = await AttentionReader(tables).read(now)
+    found = await AttentionFinder(clock).find(await open_updates(tables, clock, feed=tables).fresh())
     await tables.stop()
 
     assert runs > 200
-    listed = {kind: [each.key.pipeline for each in section.items] for kind, section in found.sections.items()}
+    listed = {kind: [each.name.pipeline for each in items] for kind, items in found.sections.items()}
     assert listed[AttentionKind.BREACHED] == ["fraud-scores"]
     assert listed[AttentionKind.FAILED] == ["ledger-close"]
 

@@ -26,6 +26,7 @@ from worker.web.api.responses import PROBLEMS
 from worker.web.api.run_log import run_log_router
 from worker.web.api.runs import runs_router
 from worker.web.api.sensors import sensors_router
+from worker.web.api.stream import stream_router
 from worker.web.api.summary import SummaryCache, summary_router
 from worker.web.api.workers import workers_router
 from worker.web.guard import REQUEST_ID
@@ -60,6 +61,7 @@ ROUTERS: Final = (
     deadletters_router,
     jobs_router,
     workers_router,
+    stream_router,
 )
 
 

@@ -11,20 +11,28 @@ from worker.config.versions import PipelineVersions
 from worker.operations.runs.statistics import RunStatistics
 from worker.operations.sensors.writes import SensorWriter
 from worker.runtime.clock import Clock
-from worker.store.table import Tables
+from worker.store.table import ChangeFeed, Tables
 from worker.web.access import Caller
 from worker.web.guard import CALLER, REQUEST_ID
+from worker.web.live.polled_source import READS_PER_S
+from worker.web.live.updates import LiveUpdates, open_updates
 
 STATISTICS_KEPT: Final = timedelta(seconds=5)  # of the current day; earlier days are read as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """ApiContext holds what every handler may use; one for the whole application."""
+    """ApiContext holds what every handler may use; one for the whole application.
+
+    `feed` is the change feed of an embedded store; a store without one is polled, within `reads_per_s`.
+    """
 
     tables: Tables
     clock: Clock
     job_folder: Path | None = None  # of the files of command jobs on this machine
+    feed: ChangeFeed | None = None
+    reads_per_s: float = READS_PER_S
+    live: LiveUpdates = field(init=False)
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
     sensors: SensorWriter = field(init=False)
@@ -32,6 +40,8 @@ class ApiContext:
 
     def __post_init__(self) -> None:
         versions = PipelineVersions(self.tables)
+        live = open_updates(self.tables, self.clock, feed=self.feed, reads_per_s=self.reads_per_s)
+        object.__setattr__(self, "live", live)
         object.__setattr__(self, "versions", versions)
         object.__setattr__(self, "statistics", RunStatistics(self.tables, kept=STATISTICS_KEPT))
         object.__setattr__(self, "sensors", SensorWriter(self.tables, self.clock, versions))

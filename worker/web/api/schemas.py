@@ -274,6 +274,25 @@ class DeadLetterActionDocument(ApiModel):
     expected: str
 
 
+class NewsItemDocument(ApiModel):
+    """Names of runs and pipelines that changed together. `many`: there are more than are named."""
+
+    id: str
+    runs: list[str]
+    pipelines: list[str]
+    counts: dict[str, int]
+    many: bool
+
+
+class NewsDocument(ApiModel):
+    """What changed since an id. `last` is the id to continue after; `resync`: read everything again."""
+
+    type: Literal["news"]
+    last: str
+    resync: bool
+    items: list[NewsItemDocument]
+
+
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=REASON_MAX)]

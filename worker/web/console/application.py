@@ -10,12 +10,13 @@ from starlette.routing import Route, Router
 
 from worker.web.asgi import Receive, Scope, Send, WebApp
 from worker.web.console.action_pages import pipeline_action_page, run_action_page
+from worker.web.console.banners_part import banners_fragment
 from worker.web.console.console import Console
 from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
-from worker.web.console.overview_page import OverviewCache, overview_page
+from worker.web.console.overview_page import overview_fragment, overview_page
 from worker.web.console.pipeline_page import pipeline_page
-from worker.web.console.pipelines_page import pipelines_page
+from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
 from worker.web.console.problem_pages import API
 from worker.web.console.run_page import run_page
 from worker.web.console.sign_in import sign_in
@@ -27,6 +28,7 @@ ConsolePage: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 
 # The shapes of paths are a contract: alerts and people keep links.
 PAGES: Final[dict[str, ConsolePage]] = {
+    "/": overview_page,
     "/pipelines": pipelines_page,
     "/pipelines/{pipeline}": pipeline_page,
     "/events": events_page,
@@ -35,6 +37,13 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/signin": sign_in,
     "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
+}
+
+# Parts of pages, which live updates fetch again.
+FRAGMENTS: Final[dict[str, ConsolePage]] = {
+    "/frag/banners": banners_fragment,
+    "/frag/overview": overview_fragment,
+    "/frag/pipelines": pipelines_fragment,
 }
 
 FORMS: Final[dict[str, ConsolePage]] = {
@@ -47,9 +56,9 @@ def make_console(console: Console) -> WebApp:
     """Return the pages as an application. What goes wrong in one is raised: the guard answers."""
     routes = [Route(path, partial(page, console)) for path, page in PAGES.items()]
     forms = [Route(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
-    overview = Route("/", partial(overview_page, console, cache=OverviewCache()))
+    fragments = [Route(path, partial(page, console)) for path, page in FRAGMENTS.items()]
     static = Route("/static/{version}/{name}", console.static.serve)
-    return Router([overview, *routes, *forms, static], redirect_slashes=False, default=_nothing)
+    return Router([*routes, *fragments, *forms, static], redirect_slashes=False, default=_nothing)
 
 
 def with_console(api: WebApp, console: WebApp) -> WebApp:

@@ -1,5 +1,6 @@
 """What the pages of the console share: the store, links, templates, and who looks."""
 
+import gzip
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -7,15 +8,19 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from worker.web.access import AccessRole, Caller
 from worker.web.api.context import ApiContext, RequestAuthor
+from worker.web.console.banners import banners
 from worker.web.console.links import Links
 from worker.web.console.static_files import StaticFiles
 from worker.web.console.themes import THEMES, theme_of
 from worker.web.console.wording import clock_text, moment_text, plain, status_badge
 from worker.web.guard import CALLER, REQUEST_ID
+from worker.web.live.pipeline_list import PipelineLists
+from worker.web.live.sections import AttentionFinder
+from worker.web.live.sentences import WaitSentences
 
 NAVIGATION: Final = (
     ("", "Overview"),
@@ -24,6 +29,8 @@ NAVIGATION: Final = (
     ("deadletters", "Dead letters"),
     ("workers", "Workers"),
 )
+COMPRESSED_MIN: Final = 1_400  # bytes: less fits into one packet anyway
+COMPRESSION: Final = 4
 # What a page says after an action, by the member `done` of its query.
 DONE: Final = {
     "rerun": "The rerun is requested: a worker answers within seconds, and the history shows it.",
@@ -42,6 +49,9 @@ class Console:
     can_sign_in: bool = False
     is_read_only: bool = False
     static: StaticFiles = field(default_factory=StaticFiles)
+    finder: AttentionFinder = field(init=False)
+    sentences: WaitSentences = field(init=False)
+    lists: PipelineLists = field(init=False)
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +65,9 @@ class Console:
         )
         templates.filters["moment"] = moment_text
         object.__setattr__(self, "_templates", templates)
+        object.__setattr__(self, "finder", AttentionFinder(self.context.clock))
+        object.__setattr__(self, "sentences", WaitSentences(self.context.tables, self.context.clock))
+        object.__setattr__(self, "lists", PipelineLists(self.context.clock))
 
     def author(self, request: Request) -> RequestAuthor:
         state = request.scope["state"]
@@ -63,14 +76,15 @@ class Console:
     def may_act(self, request: Request) -> bool:
         return not self.is_read_only and self.author(request).caller.role is AccessRole.OPERATOR
 
-    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401
         """Return a page; its template gets `values`, and what every page has."""
         caller = self.author(request).caller
         path = request.scope["path"]
         done = request.query_params.get("done", "")
+        self.context.live.touch()
         common = {"caller": caller, "path": path, "done": done, "may_act": self.may_act(request)}
         text = self.render(template, theme=theme_of(request.cookies), **common, **values)
-        return HTMLResponse(text, status)
+        return _compressed(text, status, request.headers.get("accept-encoding", ""))
 
     def render(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> str:  # noqa: ANN401
         now: datetime = values.pop("now", None) or self.context.clock.now()
@@ -92,5 +106,17 @@ class Console:
             "may_act": False,
             "THEMES": THEMES,
             "theme": THEMES[0],
+            "banners": banners(self.context.live, now),
+            "as_of": self.context.live.as_of or now,
         }
         return self._templates.get_template(template).render({**common, **values})
+
+
+def _compressed(text: str, status: int, accepted: str) -> Response:
+    """Return a page, compressed if the browser accepts it and it is worth it."""
+    headers = {"Vary": "Accept-Encoding"}
+    body = text.encode()
+    if len(body) > COMPRESSED_MIN and "gzip" in accepted:
+        body = gzip.compress(body, COMPRESSION, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return HTMLResponse(body, status, headers)

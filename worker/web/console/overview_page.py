@@ -1,26 +1,23 @@
-"""The overview: what needs a person now, and what comes next."""
+"""The overview: what needs a person now, what comes next, and the last day hour by hour."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.config.store_setting import GROUP
-from worker.operations.runs.attention import Attention, AttentionItem, AttentionKind, AttentionReader, BoundedCount
-from worker.store.repos.delivery.dead_letters import DeadLetters
-from worker.store.repos.sessions import Session, Sessions
+from worker.core.run.state import State
 from worker.web.console.console import Console
-from worker.web.console.links import Links
-from worker.web.console.run_rows import RunRow, row_of
-from worker.web.console.wording import Badge, span
+from worker.web.console.live_rows import badge_of, deadline_of, run_element, since_of, zone_of_pipeline
+from worker.web.console.wording import Badge, clock_text, span, span_of
+from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, ToldEvent, moment
+from worker.web.live.mirror import Mirror
+from worker.web.live.sections import Attention, AttentionItem, AttentionKind, usual_s
+from worker.web.live.statistics import day_counts
 
 REFRESH_S: Final = 10
-KEPT_S: Final = 5.0
-LETTERS_COUNTED_MAX: Final = 100
 
 _HEADINGS: Final = {
     AttentionKind.BREACHED: Badge("◆", "Breached, not completed", "breached"),
@@ -30,92 +27,142 @@ _HEADINGS: Final = {
     AttentionKind.DUE: Badge("◷", "Due in the next 12 hours", "waiting"),
     AttentionKind.WAITING: Badge("○", "Waiting longest", "waiting"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewLine:
-    item: AttentionItem
-    row: RunRow | None
-    link: str
-    age: str
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewSection:
-    heading: Badge
-    lines: Sequence[OverviewLine]
-    count: str
+# Where a section's link leads, if there is more than is shown.
+_MORE: Final = {
+    AttentionKind.BREACHED: {"attention": "1"},
+    AttentionKind.FAILED: {"state": "failed"},
+    AttentionKind.MISSED: {"attention": "1"},
+    AttentionKind.STUCK: {"attention": "1"},
+    AttentionKind.DUE: {"sort": "deadline"},
+    AttentionKind.WAITING: {"state": "waiting"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewData:
-    attention: Attention
-    workers: Sequence[Session]
-    letters: Mapping[str, BoundedCount]
+class OverviewLine:
+    """OverviewLine is one run. `schedule` is empty if there is only one, `rerun` if it does not apply."""
+
+    element: str
+    name: NamedRun
+    schedule: str
+    link: str
+    badge: Badge
+    since: datetime | None
+    age: str
+    deadline: Badge | None
+    sentence: str
+    rerun: str = ""
 
 
-@dataclass(slots=True)
-class OverviewCache:
-    """Holds the last reading, so that any number of viewers cost one in five seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewSection:
+    kind: AttentionKind
+    heading: Badge
+    lines: Sequence[OverviewLine]
+    total: int
+    more: str
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    at_s: float = 0.0
-    data: OverviewData | None = None
-
-    async def read(self, console: Console) -> OverviewData:
-        async with self.lock:
-            now_s = console.context.clock.monotonic()
-            if self.data is None or now_s - self.at_s > KEPT_S:
-                self.data, self.at_s = await _read(console), now_s
-            return self.data
+    @property
+    def count(self) -> str:
+        shown = len(self.lines)
+        return f"{self.total:,}" if shown == self.total else f"{shown} of {self.total:,}"
 
 
-async def overview_page(console: Console, request: Request, *, cache: OverviewCache) -> Response:
-    data = await cache.read(console)
-    attention, now = data.attention, data.attention.at
-    sections = [_section(console.links, attention, kind, now) for kind in AttentionKind]
-    letters = [each for each in data.letters.values() if each.number]
-    return console.page(
-        request,
-        "overview.html",
-        now=now,
-        refresh_s=REFRESH_S,
-        attention=attention,
-        sections=[each for each in sections if each.lines],
-        is_calm=attention.needs_attention.number == 0,
-        workers=[each for each in data.workers if each.is_alive and not each.silent_for(now)],
-        letters=BoundedCount(
-            number=sum(each.number for each in letters), is_exact=all(each.is_exact for each in letters)
-        ),
-        count=count_text,
-    )
+async def overview_page(console: Console, request: Request) -> Response:
+    values = await _values(console, may_act=console.may_act(request))
+    return console.page(request, "overview.html", refresh_s=REFRESH_S, **values)
 
 
-async def _read(console: Console) -> OverviewData:
-    tables, now = console.context.tables, console.context.clock.now()
-    attention = await AttentionReader(tables).read(now)
-    letters: dict[str, BoundedCount] = {}
-    for source in await DeadLetters(tables).sources():
-        found = await DeadLetters(tables).list(source, LETTERS_COUNTED_MAX + 1)
-        number = min(len(found), LETTERS_COUNTED_MAX)
-        letters[source] = BoundedCount(number=number, is_exact=len(found) == number)
-    return OverviewData(attention=attention, workers=await Sessions(tables, GROUP).list(), letters=letters)
+async def overview_fragment(console: Console, request: Request) -> Response:
+    values = await _values(console, may_act=console.may_act(request))
+    return console.page(request, "overview_content.html", **values)
 
 
-def count_text(count: BoundedCount) -> str:
-    """Return a number of runs; one that a bound cut says so: `at least 1,200`."""
-    return f"{count.number:,}" if count.is_exact else f"at least {count.number:,}"
+async def _values(console: Console, *, may_act: bool) -> dict[str, Any]:
+    live, now = console.context.live, console.context.clock.now()
+    mirror = await live.fresh()
+    attention = await console.finder.find(mirror)
+    sentences = await console.sentences.of(_waiting(attention))
+    lines = _Lines(console=console, mirror=mirror, sentences=sentences, now=now, may_act=may_act)
+    sections = [lines.section(attention, kind) for kind in AttentionKind]
+    seconds = now.timestamp()
+    return {
+        "now": now,
+        "attention": attention,
+        "sections": [each for each in sections if each.lines],
+        "is_calm": attention.needs_attention == 0,
+        "active": len(mirror.active),
+        "day": day_counts(mirror, seconds),
+        "workers": mirror.alive(seconds),
+        "letters": mirror.letters,
+        "pipelines": len(mirror.ids),
+        "pipelines_are_whole": mirror.catalogue_is_whole,
+        "paused": sum(mirror.is_paused(each, seconds) for each in mirror.paused if each in mirror.catalogue),
+        "bad": len(mirror.bad),
+        "moment_of": moment,
+    }
 
 
-def _section(links: Links, attention: Attention, kind: AttentionKind, now: datetime) -> OverviewSection:
-    found = attention.sections[kind]
-    lines = [_line(links, item, now) for item in found.items]
-    total = count_text(BoundedCount(number=found.total, is_exact=found.is_exact))
-    is_all = found.is_exact and len(lines) == found.total
-    return OverviewSection(_HEADINGS[kind], lines, total if is_all else f"{len(lines)} of {total}")
+def _waiting(attention: Attention) -> list[NamedRun]:
+    """Return the shown runs that wait: their sentence says what for."""
+    return [
+        item.name
+        for items in attention.sections.values()
+        for item in items
+        if isinstance(item.run, ActiveRun) and item.run.state == State.EVALUATING.value
+    ]
 
 
-def _line(links: Links, item: AttentionItem, now: datetime) -> OverviewLine:
-    row = None if item.record is None else row_of(item.record, links, now)
-    since = None if item.record is None else item.record.since
-    return OverviewLine(item, row, links.run(item.key), span(now - since) if since else "")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lines:
+    """Makes the lines of one view: what it reads from, for whom, and when."""
+
+    console: Console
+    mirror: Mirror
+    sentences: Mapping[str, str]
+    now: datetime
+    may_act: bool
+
+    def section(self, attention: Attention, kind: AttentionKind) -> OverviewSection:
+        items, total = attention.sections[kind], attention.totals[kind]
+        return OverviewSection(
+            kind=kind,
+            heading=_HEADINGS[kind],
+            lines=[self._line(item) for item in items],
+            total=total,
+            more=self.console.links.to("pipelines", **_MORE[kind]) if total > len(items) else "",
+        )
+
+    def _line(self, item: AttentionItem) -> OverviewLine:
+        name, since, mirror = item.name, since_of(item.run), self.mirror
+        entry = mirror.catalogue.get(name.pipeline)
+        link = self.console.links.run_named(name.pipeline, name.schedule, name.period)
+        is_failed = isinstance(item.run, FinishedRun) and item.run.word == "failed"
+        return OverviewLine(
+            element=run_element(name.key),
+            name=name,
+            schedule=name.schedule if entry is None or len(entry.schedules) > 1 else "",
+            link=link,
+            badge=badge_of(mirror, item.run, self.now),
+            since=since,
+            age=span(self.now - since) if since else "",
+            deadline=deadline_of(mirror, name.key, self.now),
+            sentence=_sentence(mirror, item, self.sentences.get(name.key, ""), self.now),
+            rerun=f"{link}/rerun" if self.may_act and is_failed else "",
+        )
+
+
+def _sentence(mirror: Mirror, item: AttentionItem, waiting: str, now: datetime) -> str:
+    if item.kind is AttentionKind.STUCK:
+        return item.sentence
+    if item.watch is not None and item.kind is AttentionKind.DUE:
+        zone, usual = zone_of_pipeline(mirror, item.name.pipeline), usual_s(mirror, item.name)
+        due = f"due {clock_text(moment(item.watch.breach_at), now, zone)}"
+        how = f", usually takes {span_of(usual)}" if usual is not None else ""
+        risk = ": at risk" if item.is_at_risk else ": in time" if usual is not None and item.run else ""
+        return f"{due}{how}{risk}{f'; waits for {waiting}' if waiting else ''}"
+    if isinstance(item.run, FinishedRun) and item.run.attempt > 1:
+        return f"attempt {item.run.attempt}: {item.sentence}"
+    if waiting:
+        return waiting
+    return item.name.message if isinstance(item.name, ToldEvent) else item.sentence

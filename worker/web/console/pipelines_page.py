@@ -1,65 +1,162 @@
-"""The list of pipelines: what each does now, and how its last runs ended."""
+"""The list of pipelines: what each does now, and how its last runs ended; from the mirror."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.core.model import keys
-from worker.core.model.ids import PipelineId, ScheduleId
-from worker.operations.records import PipelineRecord
 from worker.operations.runs.cursors import read_cursor, write_cursor
-from worker.runtime.concurrency import gather_bounded
-from worker.store.repos.runs import Runs
-from worker.store.repos.sla_watches import SlaWatches
-from worker.store.table import LISTS
-from worker.web.api.pipeline_lists import list_rows, pipeline_records, stored_config_of
 from worker.web.console.console import Console
-from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
+from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
+from worker.web.console.sparkline import Sparkline, sparkline
+from worker.web.console.wording import Badge, span, span_of
+from worker.web.live.catalogue import CatalogueEntry
+from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
+from worker.web.live.mirror import Mirror
+from worker.web.live.pipeline_list import NEVER, SORTS, PipelineFilter, latest_run
+from worker.web.live.sections import usual_s
+from worker.web.problems import ProblemType, WebProblem
 
-PAGE_ROWS: Final = 50
-STRIP_RUNS: Final = 30
+PAGE_ROWS: Final = 100
+QUERY_MAX: Final = 200
 CURSOR: Final = "console pipelines"
+STATES: Final = ("waiting", "starting", "running", "stopping", "completed", "failed", "cancelled", "paused", NEVER)
+OWNERS_MAX: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineRow:
-    """PipelineRow is one pipeline with the last runs of its first schedule, newest first."""
+    """PipelineRow is one pipeline. `latest` is its active run, else the last that ended."""
 
-    record: PipelineRecord
+    element: str
+    entry: CatalogueEntry
     link: str
-    rows: Sequence[RunRow]
-    cells: Sequence[StripCell]
-    text: str
-
-    @property
-    def latest(self) -> RunRow | None:
-        return self.rows[0] if self.rows else None
+    is_paused: bool
+    is_bad: bool
+    latest: NamedRun | None
+    latest_link: str
+    badge: Badge
+    since: datetime | None
+    age: str
+    deadline: Badge | None
+    strip: Sparkline
+    usual: str
+    on_time: str
 
 
 async def pipelines_page(console: Console, request: Request) -> Response:
-    cursor, now = request.query_params.get("cursor", ""), console.context.clock.now()
-    after = str(read_cursor(cursor, CURSOR).get("after", "")) if cursor else ""
-    found, has_more = await list_rows(console.context, keys.PIPELINES, "", after, PAGE_ROWS, is_list=True)
-    stored = [each for row in found if (each := stored_config_of(row))]
-    records = await pipeline_records(console.context, stored)
-    rows = await gather_bounded([partial(_row, console, record, now) for record in records])
-    following = write_cursor(CURSOR, {"after": str(found[-1][LISTS.sort])}) if has_more else ""
-    return console.page(
-        request, "pipelines.html", now=now, rows=rows, is_first=not cursor, following=following, page_rows=PAGE_ROWS
+    return console.page(request, "pipelines.html", **await _values(console, request))
+
+
+async def pipelines_fragment(console: Console, request: Request) -> Response:
+    """Return the list alone; with `ids`, only these rows, wherever they are in the list."""
+    if ids := request.query_params.get("ids", ""):
+        live, now = console.context.live, console.context.clock.now()
+        mirror = await live.fresh()
+        chosen = [each for each in ids.split(",")[:PAGE_ROWS] if each in mirror.catalogue]
+        rows = [_row(console, mirror, each, now) for each in chosen]
+        return console.page(request, "pipeline_rows.html", now=now, rows=rows)
+    return console.page(request, "pipelines_content.html", **await _values(console, request))
+
+
+async def _values(console: Console, request: Request) -> dict[str, Any]:
+    wanted, live, now = _filter_of(request), console.context.live, console.context.clock.now()
+    mirror = await live.fresh()
+    attention = await console.finder.find(mirror)
+    urgent = frozenset(key.partition("/")[0] for key in attention.urgent)
+    chosen = await console.lists.choose(mirror, wanted, urgent)
+    skip = _skip_of(request)
+    shown = chosen[skip : skip + PAGE_ROWS]
+    following = skip + PAGE_ROWS if len(chosen) > skip + PAGE_ROWS else 0
+    if live.older is not None:
+        entries = [mirror.catalogue[each] for each in shown]
+        live.older.want(((each.id, name) for each in entries for name in each.schedules[:1]), mirror)
+    return {
+        "now": now,
+        "rows": [_row(console, mirror, each, now) for each in shown if each in mirror.catalogue],
+        "wanted": wanted,
+        "query": _query(wanted),
+        "found": len(chosen),
+        "total": len(mirror.ids),
+        "first": skip + 1 if shown else 0,
+        "following": write_cursor(CURSOR, {"skip": following}) if following else "",
+        "previous": write_cursor(CURSOR, {"skip": max(0, skip - PAGE_ROWS)}) if skip else "",
+        "is_whole": mirror.catalogue_is_whole,
+        "owners": sorted(filter(None, mirror.owners))[:OWNERS_MAX],
+        "jobs": sorted(filter(None, mirror.jobs)),
+        "states": STATES,
+        "page_rows": PAGE_ROWS,
+    }
+
+
+def _filter_of(request: Request) -> PipelineFilter:
+    given = request.query_params
+    sort = given.get("sort", "")
+    if sort not in SORTS:
+        raise WebProblem(ProblemType.BAD_REQUEST, f"there is no such order; use one of {', '.join(SORTS[1:])}")
+    return PipelineFilter(
+        q=given.get("q", "")[:QUERY_MAX].strip(),
+        owner=given.get("owner", "")[:QUERY_MAX],
+        state=given.get("state", "")[:QUERY_MAX],
+        job=given.get("job", "")[:QUERY_MAX],
+        attention=given.get("attention", "") == "1",
+        sort=sort,
     )
 
 
-async def _row(console: Console, record: PipelineRecord, now: datetime) -> PipelineRow:
-    link = console.links.pipeline(record.id)
-    if not record.schedules:
-        return PipelineRow(record, link, (), (), "")
-    tables, pipeline, schedule = console.context.tables, PipelineId(record.id), ScheduleId(record.schedules[0])
-    runs = await Runs(tables).of_schedule(pipeline, schedule, STRIP_RUNS)
-    watches = await SlaWatches(tables).of_schedule(pipeline, schedule, STRIP_RUNS) if runs else []
-    rows = run_rows(runs, watches, console.links, now, is_paused=record.paused)
-    return PipelineRow(record, link, rows, strip_of(rows), strip_text(rows))
+def _query(wanted: PipelineFilter) -> dict[str, str]:
+    return {
+        "q": wanted.q,
+        "owner": wanted.owner,
+        "state": wanted.state,
+        "job": wanted.job,
+        "attention": "1" if wanted.attention else "",
+        "sort": wanted.sort,
+    }
+
+
+def _skip_of(request: Request) -> int:
+    cursor = request.query_params.get("cursor", "")
+    skip = read_cursor(cursor, CURSOR).get("skip", 0) if cursor else 0
+    return skip if isinstance(skip, int) and 0 <= skip <= 10_000_000 else 0
+
+
+def _row(console: Console, mirror: Mirror, pipeline: str, now: datetime) -> PipelineRow:
+    entry, run = mirror.catalogue[pipeline], latest_run(mirror, pipeline)
+    schedule = entry.schedules[0] if entry.schedules else ""
+    history, since = mirror.history(pipeline, schedule), since_of(run)
+    name = NamedRun("", pipeline, schedule, "")
+    usual = usual_s(mirror, name)
+    return PipelineRow(
+        element=pipeline_element(pipeline),
+        entry=entry,
+        link=console.links.pipeline(pipeline),
+        is_paused=mirror.is_paused(pipeline, now.timestamp()),
+        is_bad=mirror.is_bad(pipeline),
+        latest=run,
+        latest_link="" if run is None else console.links.run_named(run.pipeline, run.schedule, run.period),
+        badge=badge_of(mirror, run, now),
+        since=since,
+        age=span(now - since) if since else "",
+        deadline=_deadline(mirror, run, now),
+        strip=sparkline(history, mirror.late(history)),
+        usual="" if usual is None else span_of(usual),
+        on_time=_on_time(mirror, history),
+    )
+
+
+def _deadline(mirror: Mirror, run: ActiveRun | FinishedRun | None, now: datetime) -> Badge | None:
+    return None if run is None else deadline_of(mirror, run.key, now)
+
+
+def _on_time(mirror: Mirror, history: Sequence[FinishedRun]) -> str:
+    """Return the share of the last runs that completed without missing a deadline."""
+    counted = [run for run in history if run.word != "cancelled"]
+    if not counted:
+        return ""
+    late = mirror.late(counted)
+    good = sum(run.word == "completed" and run.key not in late for run in counted)
+    return f"{round(100 * good / len(counted))} %"

@@ -95,6 +95,10 @@ def span(duration: timedelta) -> str:
     return f"{seconds}s"
 
 
+def span_of(seconds: float) -> str:
+    return span(timedelta(seconds=seconds))
+
+
 def moment_text(at: datetime, zone: tzinfo = UTC) -> str:
     """Return a time with its zone: `2027-03-22 06:00:00 CET`."""
     return f"{at.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"

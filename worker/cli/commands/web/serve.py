@@ -30,7 +30,9 @@ async def run_web(screen: Screen, access: StoreAccess, listen: str | None) -> in
     settings = _listening(read_settings(os.environ, store=access.url), listen, DEFAULT_LISTEN)
     async with AsyncExitStack() as stack:
         tables = await stack.enter_async_context(access.tables())
-        served = await open_web(stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=Meters())
+        served = await open_web(
+            stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=Meters(), is_alone=True
+        )
         screen.remark(f"serving {access.admin.place} on http://{served}; stop with Ctrl-C")
         await stop_signal()
     return Exit.DONE
@@ -66,6 +68,7 @@ Settings from the environment:
   INTERLOCK_WEB_AUTH       local or token
   INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256, or secretsmanager://NAME#KEY
   INTERLOCK_WEB_READONLY   1 rejects every change
+  INTERLOCK_WEB_READS      read units per second of lists on DynamoDB
   INTERLOCK_PUBLIC_URL     its public address
 
 \b

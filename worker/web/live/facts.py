@@ -1,0 +1,163 @@
+"""What the mirror knows of runs, deadlines and events: small values, read without full parsing.
+
+Times are seconds since 1970: the mirror compares and sorts tens of thousands of them.
+"""
+
+from datetime import UTC, datetime
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from worker.core.model import keys
+from worker.core.run.state import Outcome, State
+from worker.store.rows import loose_text
+from worker.store.table import Row
+
+REASON_MAX: Final = 200
+ENDED_STATES: Final = frozenset({State.COMPLETED.value, State.FAILED_FINAL.value})
+
+
+class NamedRun(msgspec.Struct, frozen=True, gc=False):
+    """NamedRun says which run something is about. `key` is `PIPELINE/SCHEDULE/PERIOD`."""
+
+    key: str
+    pipeline: str
+    schedule: str
+    period: str
+
+
+class ActiveRun(NamedRun, frozen=True, kw_only=True, gc=False):
+    """ActiveRun is what the index of active rows knows of a run; `due_at` is when its owner acts next."""
+
+    state: str
+    since: float
+    owner: str = ""
+    due_at: float | None = None
+
+
+class FinishedRun(NamedRun, frozen=True, kw_only=True, gc=False):
+    """FinishedRun is a run that ended at `at`; `word` is its status for people."""
+
+    word: str
+    at: float
+    created_at: float | None = None
+    started_at: float | None = None
+    attempt: int = 1
+    reason: str = ""
+
+    @property
+    def duration(self) -> float | None:
+        return None if self.started_at is None else max(0.0, self.at - self.started_at)
+
+
+class ActiveWatch(NamedRun, frozen=True, kw_only=True, gc=False):
+    """ActiveWatch is a deadline without a verdict."""
+
+    breach_at: float
+    warning_at: float | None = None
+    is_warned: bool = False
+
+
+class ToldEvent(NamedRun, frozen=True, kw_only=True, gc=False):
+    """ToldEvent is an event that the mirror keeps, with the run it is about."""
+
+    type: str
+    at: float
+    message: str
+
+
+def run_name(pk: str, sk: str, prefix: str) -> NamedRun | None:
+    """Return the run that a row is about; None if its key names none."""
+    pipeline = keys.pipeline_of(pk)
+    schedule, _, period = sk.removeprefix(prefix).rpartition("#")
+    if pipeline is None or not schedule or not period:
+        return None
+    return NamedRun(f"{pipeline}/{schedule}/{period}", intern(pipeline), intern(schedule), intern(period))
+
+
+def run_of(row: Row) -> ActiveRun | FinishedRun | None:
+    """Read a run from its row or its entry in an index; None for a row of another system or a damaged one."""
+    name, state = run_name(str(row["PK"]), str(row["SK"]), keys.TRIGGER), loose_text(row, "state")
+    since = seconds(loose_text(row, "since"))
+    if name is None or not state or since is None:
+        return None
+    if state in ENDED_STATES:
+        return _ended(name, row, state, since)
+    return ActiveRun(
+        name.key,
+        name.pipeline,
+        name.schedule,
+        name.period,
+        state=intern(state),
+        since=since,
+        owner=intern(loose_text(row, "owner")),
+        due_at=_due_at(row),
+    )
+
+
+def watch_of(row: Row) -> ActiveWatch | None:
+    """Read a deadline; None if it has a verdict, or cannot be read."""
+    name, breach_at = run_name(str(row["PK"]), str(row["SK"]), keys.SLA), seconds(loose_text(row, "breachAt"))
+    if name is None or breach_at is None or "verdict" in row or loose_text(row, "state") == "CLOSED":
+        return None
+    return ActiveWatch(
+        name.key,
+        name.pipeline,
+        name.schedule,
+        name.period,
+        breach_at=breach_at,
+        warning_at=seconds(loose_text(row, "warningAt")),
+        is_warned="warnedAt" in row,
+    )
+
+
+def told_of(row: Row) -> ToldEvent | None:
+    """Read an event; None if the row is not one. Its names may be empty: not every event is about a run."""
+    at = keys.stamp_of(str(row["SK"]))
+    if at is None:
+        return None
+    pipeline, schedule, period = (loose_text(row, name) for name in ("pipelineId", "scheduleId", "date"))
+    return ToldEvent(
+        f"{pipeline}/{schedule}/{period}" if pipeline and schedule and period else "",
+        intern(pipeline),
+        intern(schedule),
+        intern(period),
+        type=intern(loose_text(row, "eventType")),
+        at=at.timestamp(),
+        message=loose_text(row, "message")[:REASON_MAX],
+    )
+
+
+def seconds(text: str) -> float | None:
+    """Return a stored time as seconds since 1970; None if there is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _ended(name: NamedRun, row: Row, state: str, since: float) -> FinishedRun:
+    outcome, attempt = loose_text(row, "outcome"), row.get("attempt")
+    word = "completed" if state == State.COMPLETED.value else "failed"
+    return FinishedRun(
+        name.key,
+        name.pipeline,
+        name.schedule,
+        name.period,
+        word="cancelled" if outcome == Outcome.CANCELLED.value else word,
+        at=since,
+        created_at=seconds(loose_text(row, "createdAt")),
+        started_at=seconds(loose_text(row, "startedAt")),
+        attempt=attempt if isinstance(attempt, int) else 1,
+        reason=intern(loose_text(row, "reason")[:REASON_MAX]),
+    )
+
+
+def _due_at(row: Row) -> float | None:
+    times = (seconds(loose_text(row, name)) for name in ("windowEndsAt", "timeoutAt"))
+    return min((at for at in times if at is not None), default=None)
