@@ -8,17 +8,22 @@ from datetime import datetime
 from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import JobType
 from worker.engine.commits import Commits
+from worker.engine.dependency_index import DependencyIndex
 from worker.engine.engine import Engine
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
+from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.router import Router
 from worker.engine.intake.sensors import SensorIntake
 from worker.engine.pauses import PauseEnds
+from worker.engine.root_causes import RootCauses
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import TimerKey
+from worker.engine.upstream_failures import UpstreamFailures
+from worker.engine.upstreams import UpstreamReader
 from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.runtime.clock import Clock
@@ -64,6 +69,8 @@ def build_engine(
     timers: Timers[TimerKey] = Timers(clock)
     configs = configs or PipelineVersions(tables)
     commits, pauses = Commits(tables, standing.session, new_id), PauseEnds(clock, log)
+    upstreams = UpstreamReader(tables, configs, clock)
+    index, causes = DependencyIndex(tables, configs, clock), RootCauses(tables, configs, upstreams)
     watches = SlaMonitor(
         tables, configs, commits, session=standing.session, clock=clock, timers=timers, standing=standing
     )
@@ -83,12 +90,19 @@ def build_engine(
         log=log,
         boundary=boundary,
         callback_url=callback_url,
+        upstreams=upstreams,
     )
     installed = InstallTime(began_at, clock)
     sensors = SensorIntake(tables, engine, commits, clock, log)
     cascades = Cascades(tables, engine, sensors, clock)
     requests = RequestIntake(tables, engine, configs, commits, sensors, installed=installed, clock=clock, log=log)
-    resync = PipelineResync(tables, configs, sensors=sensors, cascades=cascades, requests=requests, clock=clock)
+    failures = UpstreamFailures(tables, configs, commits, index=index, upstreams=upstreams, causes=causes, clock=clock)
+    dependents = Dependents(
+        tables, engine, configs, sensors, index=index, upstreams=upstreams, failures=failures, clock=clock
+    )
+    resync = PipelineResync(
+        tables, configs, sensors=sensors, cascades=cascades, requests=requests, dependents=dependents, clock=clock
+    )
     router = Router(
         tables,
         engine,
@@ -98,6 +112,7 @@ def build_engine(
         sensors=sensors,
         cascades=cascades,
         requests=requests,
+        dependents=dependents,
         deployed=ConfigChanges(tables, configs, watches, clock),
         resync=resync,
         installed=installed,

@@ -65,8 +65,8 @@ def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[LintFi
     yield from _lint_evaluation(schedule.evaluation, (*at, "evaluation"))
     if schedule.trigger:
         yield from _lint_key(schedule.trigger.rule, (*at, "trigger"))
-    if not schedule.starts_by_cron and not schedule.starts_by_trigger:
-        hint = "add a trigger, or a cron; without them only people and other pipelines start it"
+    if not schedule.starts_by_cron and not schedule.starts_by_trigger and not schedule.starts_by_upstreams:
+        hint = "add a trigger, `after` or a cron; without them only people and other pipelines start it"
         yield LintFinding(at, "nothing starts this schedule", hint)
     start = datetime.combine(today, time(), UTC)
     if schedule.cron and next_fire(schedule.cron, schedule.zone, start) is None:

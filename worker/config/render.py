@@ -14,18 +14,23 @@ import yaml
 
 from worker.config.schedules import default_day_offset
 from worker.config.schema import WEEKDAYS
+from worker.core.dependencies.period_mapping import GRAIN_NAMES
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.ids import CRON_SCHEDULE, STREAM_SCHEDULE
 from worker.core.model.pipeline import (
+    LOOK_BACK_DEFAULT,
     MAX_AHEAD,
     UTC_ZONE,
+    Dependency,
     Evaluation,
     Job,
     JobType,
     Match,
     MisfirePolicy,
+    OnRerun,
     Pipeline,
     PostRun,
+    Requirement,
     Schedule,
     Sla,
     StartBy,
@@ -117,11 +122,13 @@ def _schedules(pipeline: Pipeline) -> Section:
 
 
 def _schedule(schedule: Schedule) -> Section:
-    default_start = StartBy.TRIGGER if schedule.trigger else StartBy.CRON
+    default_start = StartBy.TRIGGER if schedule.trigger or schedule.after else StartBy.CRON
     return _given(
         cron=schedule.cron.text if schedule.cron else None,
         timezone=_unless(schedule.zone.key, UTC_ZONE.key),
         trigger=_trigger(schedule.trigger) if schedule.trigger else None,
+        after=[_dependency(each) for each in schedule.after] or None,
+        grain=None if schedule.grain is None else GRAIN_NAMES[schedule.grain],
         start=_unless(schedule.start.value, default_start.value),
         exclude=_exclude(schedule.exclusion) or None,
         businessDays=_business_days(schedule.exclusion),
@@ -130,6 +137,18 @@ def _schedule(schedule: Schedule) -> Section:
         maxAhead=_duration(schedule.max_ahead, MAX_AHEAD),
         evaluation=_evaluation(schedule.evaluation) or None,
         misfire=_misfire(schedule.misfire),
+    )
+
+
+def _dependency(dependency: Dependency) -> Section:
+    return _given(
+        pipeline=dependency.pipeline,
+        schedule=dependency.schedule,
+        periods=None if dependency.periods is None else dependency.periods.value,
+        require=_unless(dependency.require.value, Requirement.COMPLETED.value),
+        within=_duration(dependency.within, LOOK_BACK_DEFAULT),
+        atLeast=dependency.at_least,
+        onRerun=_unless(dependency.on_rerun.value, OnRerun.RERUN.value),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from worker.config.calendars import read_exclusion
@@ -18,6 +19,7 @@ from worker.config.scalars import (
     read_zone,
 )
 from worker.config.schema import (
+    AfterItem,
     EvaluationSection,
     MisfireSection,
     PipelineFile,
@@ -26,16 +28,24 @@ from worker.config.schema import (
     SlaSection,
     TriggerSection,
 )
+from worker.core.dependencies.gate import NEEDED_MAX
+from worker.core.dependencies.period_mapping import GRAIN_NAMES
 from worker.core.model.calendars import Calendar
 from worker.core.model.deadlines import Deadline
 from worker.core.model.ids import CRON_SCHEDULE, STREAM_SCHEDULE, ScheduleId
 from worker.core.model.pipeline import (
+    LOOK_BACK_DEFAULT,
     MAX_AHEAD,
     UTC_ZONE,
+    Dependency,
     Evaluation,
     Match,
     Misfire,
     MisfirePolicy,
+    OnRerun,
+    PeriodMapping,
+    PipelineId,
+    Requirement,
     Schedule,
     Sla,
     StartBy,
@@ -44,6 +54,7 @@ from worker.core.model.pipeline import (
 )
 from worker.core.time.cron import Cron
 from worker.core.time.durations import parse_duration
+from worker.core.time.periods import Granularity
 from worker.yaml.document import Path
 
 _WINDOW = Evaluation().window
@@ -51,6 +62,8 @@ _INTERVAL = Evaluation().interval
 _LATENESS = MisfirePolicy().max_lateness
 _SLA_MAX = timedelta(hours=24)
 _SECOND = timedelta(seconds=1)
+GRAINS: Final = {name: grain for grain, name in GRAIN_NAMES.items()}
+WITHIN_MAX: Final = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,8 @@ def _read_schedule(
         evaluation=read_evaluation(section.evaluation, (*at, "evaluation"), problems),
         misfire=_read_misfire(section, (*at, "misfire"), problems),
         sla=_read_sla(given, zone, cron, problems),
+        grain=_read_grain(section, cron, at, problems),
+        after=_read_after(section, file.pipeline.id, at, problems),
         max_ahead=read_duration(section.max_ahead, (*at, "maxAhead"), problems, default=MAX_AHEAD, least=timedelta(0)),
     )
 
@@ -152,12 +167,13 @@ def _read_trigger(section: TriggerSection | None, path: Path, problems: Problems
 
 
 def _read_start(section: ScheduleSection, at: Path, problems: Problems) -> StartBy:
-    default = StartBy.TRIGGER if section.trigger is not None else StartBy.CRON
+    is_by_data = section.trigger is not None or bool(section.after)
+    default = StartBy.TRIGGER if is_by_data else StartBy.CRON
     if section.start is None:
         return default
     start, path = StartBy(section.start), (*at, "start")
-    if start is not StartBy.CRON and section.trigger is None:
-        problems.tolerate(path, f"`{start}` needs a `trigger`", instead=f"using {default}")
+    if start is not StartBy.CRON and not is_by_data:
+        problems.tolerate(path, f"`{start}` needs a `trigger` or `after`", instead=f"using {default}")
         return default
     if start is not StartBy.TRIGGER and not section.cron:
         problems.tolerate(path, f"`{start}` needs a `cron`", instead=f"using {default}")
@@ -230,3 +246,57 @@ def _read_max_duration(section: SlaSection, given: _Given, problems: Problems) -
         problems.tolerate(path, f"must be longer than zero; found {section.max_duration}", instead="ignored")
         return None
     return duration
+
+
+# --- dependencies -----------------------------------------------------------------------------------------------------
+
+
+def _read_grain(section: ScheduleSection, cron: Cron | None, at: Path, problems: Problems) -> Granularity | None:
+    if section.grain is None:
+        return None
+    grain = GRAINS[section.grain]
+    if cron is not None and cron.granularity is not grain:
+        implied = GRAIN_NAMES[cron.granularity]
+        message = f"is `{section.grain}`, but the cron `{cron.text}` names a period by its {implied}"
+        problems.error((*at, "grain"), message, f"write `grain: {implied}`, or change `cron`")
+    if section.include is not None and grain is not Granularity.DAILY:
+        problems.error((*at, "grain"), f"is `{section.grain}`, but `include` lists days", "write `grain: day`")
+    return grain
+
+
+def _read_after(section: ScheduleSection, own: str, at: Path, problems: Problems) -> tuple[Dependency, ...]:
+    read = [_read_dependency(item, own, (*at, "after", index), problems) for index, item in enumerate(section.after)]
+    seen: dict[tuple[str, str | None], int] = {}
+    for index, dependency in enumerate(read):
+        earlier = seen.setdefault((dependency.pipeline, dependency.schedule), index)
+        if earlier != index:
+            message = f"{show(str(dependency))} is also after[{earlier}]"
+            problems.error((*at, "after", index, "pipeline"), message, "name each upstream once")
+    return tuple(read)
+
+
+def _read_dependency(item: AfterItem, own: str, at: Path, problems: Problems) -> Dependency:
+    if not item.pipeline:
+        problems.error((*at, "pipeline"), "is required: the pipeline whose runs must complete first")
+    if item.pipeline and item.pipeline == own:
+        hint = "a pipeline cannot run after itself; compare the periods in its job, or split it in two"
+        problems.error((*at, "pipeline"), f"{show(own)} is this pipeline itself", hint)
+    mapping = None if item.periods is None else PeriodMapping(item.periods)
+    if item.within and mapping is not PeriodMapping.LATEST:
+        problems.error((*at, "within"), "applies to `periods: latest` only", "remove it", key=True)
+    if item.at_least is not None and mapping not in {None, PeriodMapping.ALL}:
+        problems.error((*at, "atLeast"), "applies to `periods: all` only", "remove it", key=True)
+    within = read_duration(
+        item.within or "7d", (*at, "within"), problems, default=LOOK_BACK_DEFAULT, least=timedelta(minutes=1)
+    )
+    if within > WITHIN_MAX:
+        problems.error((*at, "within"), f"must be at most {WITHIN_MAX.days}d, got {item.within}")
+    return Dependency(
+        pipeline=PipelineId(item.pipeline),
+        schedule=ScheduleId(item.schedule) if item.schedule else None,
+        periods=mapping,
+        require=Requirement(item.require),
+        within=min(within, WITHIN_MAX),
+        at_least=None if item.at_least is None else min(item.at_least, NEEDED_MAX),
+        on_rerun=OnRerun(item.on_rerun),
+    )

@@ -23,6 +23,7 @@ JobTypeName: TypeAlias = Literal[
     "glue", "emr", "emr-serverless", "step-function", "databricks", "airflow", "lambda", "http", "command"
 ]
 SCHEDULES_MAX = 32
+AFTER_MAX = 32
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _YES = {"yes", "on", "y", "true"}
@@ -212,6 +213,32 @@ class MisfireSection(Section):
     max_lateness: DurationText = Field(default="24h", description="Cron times older than this never run.")
 
 
+class AfterItem(Section):
+    """A pipeline whose runs must complete first."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["pipeline"]})
+
+    pipeline: Id = Field(default="", description="Pipeline to run after.", examples=["silver-orders"])
+    schedule: str = Field(default="", description="One of its schedules. Default: its only one.")
+    periods: Literal["same", "all", "latest", "previous"] | None = Field(
+        default=None,
+        description="Which of its periods: the same, all shorter ones inside ours, the latest up to ours, or the one "
+        "before. Default: same, or all if its periods are shorter.",
+    )
+    require: Literal["completed", "ended"] = Field(
+        default="completed", description="What its runs must have reached; with `ended` a failed run counts too."
+    )
+    within: DurationText = Field(
+        default="", description="How far back `latest` may look. Default: 7d.", examples=["3d"]
+    )
+    at_least: int | None = Field(
+        default=None, ge=1, le=400, description="With `all`: how many of the periods suffice. Default: every one."
+    )
+    on_rerun: Literal["rerun", "alert", "ignore"] = Field(
+        default="rerun", description="What to do if its run completes again after ours has started."
+    )
+
+
 class ScheduleSection(Section):
     """When runs start, or are expected to."""
 
@@ -224,8 +251,16 @@ class ScheduleSection(Section):
         default="UTC", description="IANA time zone of `cron`, dates and times.", examples=["Europe/Berlin"]
     )
     trigger: TriggerSection | None = Field(default=None, description="The sensor condition that creates a run.")
+    after: list[AfterItem] = Field(
+        default_factory=list[AfterItem],
+        max_length=AFTER_MAX,
+        description="Pipelines that must have completed first; starts runs unless there is a trigger.",
+    )
+    grain: Literal["day", "hour", "minute"] | None = Field(
+        default=None, description="The only kind of period that the schedule accepts. Default: what `cron` implies."
+    )
     start: Literal["trigger", "cron", "both"] | None = Field(
-        default=None, description="What starts runs. Default: the trigger if there is one, else cron."
+        default=None, description="What starts runs. Default: trigger or `after` if there is one, else cron."
     )
     exclude: ExclusionSection | None = Field(default=None, description="Days to exclude.")
     include: IncludeSection | None = Field(default=None, description="Irregular dates to run on, instead of `cron`.")

@@ -10,7 +10,7 @@ from worker.core.model.pipeline import Schedule
 from worker.core.run.dry_run import NOTHING_SPENT, decide, evolve
 from worker.core.run.effects import BeginDryRun, EvaluateNow
 from worker.core.run.evaluation import evaluate_rules
-from worker.core.run.facts import Fact, JobReported, RerunRequested, TimerFired
+from worker.core.run.facts import Fact, JobReported, RerunRequested, RulesNotHeld, TimerFired
 from worker.core.run.next_wakeup import next_beat
 from worker.core.run.reruns import spent_by
 from worker.core.run.state import DryRun, DryState, Spent
@@ -20,6 +20,7 @@ from worker.engine.evaluations import EvaluationRequests, SensorReader
 from worker.engine.run_tasks import Spawn
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
+from worker.engine.upstreams import UpstreamReader
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
@@ -44,7 +45,9 @@ class DryRunEngine:
         timers: Timers[TimerKey],
         spawn: Spawn,
         standing: SessionAuthority,
+        upstreams: UpstreamReader,
     ) -> None:
+        self._upstreams = upstreams
         self._store, self._reruns, self._sensors = DryRuns(tables), Reruns(tables), SensorReader(tables)
         self._configs, self._commits = configs, commits
         self._session, self._clock, self._timers = session, clock, timers
@@ -75,6 +78,10 @@ class DryRunEngine:
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
+            return
+        gate = await self._upstreams.gate(key, schedule) if schedule.after else None
+        if gate is not None and not gate.is_passed:
+            await self.handle(key, RulesNotHeld(attempt=run.attempt, saw={}, reason=gate.reason), version, schedule)
             return
         readings = await self._sensors.for_start(key, version.pipeline, schedule)
         fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))

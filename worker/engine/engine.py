@@ -29,6 +29,7 @@ from worker.core.run.facts import (
     RulesNotHeld,
     StopPending,
     TimerFired,
+    UpstreamsNotMet,
 )
 from worker.core.run.next_wakeup import next_due
 from worker.core.run.recovery import is_with_another
@@ -47,6 +48,7 @@ from worker.engine.run_tasks import RunTasks
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
+from worker.engine.upstreams import UpstreamReader
 from worker.jobs.callbacks import CallbackUrl
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
@@ -69,7 +71,7 @@ STARTER_CHECK: Final = timedelta(seconds=10)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
 # Facts that change something only if a time was reached, or that hold a rule's result at a time.
-TIMED: Final = (TimerFired, JobRunning, JobStatusUnknown, RulesHeld, RulesNotHeld, StopPending)
+TIMED: Final = (TimerFired, JobRunning, JobStatusUnknown, RulesHeld, RulesNotHeld, UpstreamsNotMet, StopPending)
 
 
 class Handled(Enum):
@@ -100,6 +102,7 @@ class Engine:
         log: Log,
         boundary: Boundary,
         callback_url: CallbackUrl,
+        upstreams: UpstreamReader,
     ) -> None:
         session = self._session = standing.session
         self._configs, self._watches, self._pauses, self._timers = configs, watches, pauses, timers
@@ -132,6 +135,7 @@ class Engine:
             timers=timers,
             handle=self.handle,
             spawn=self._tasks.spawn,
+            upstreams=upstreams,
         )
         self._dispatcher = ActionDispatcher(
             self._actions,
@@ -152,6 +156,7 @@ class Engine:
             timers=timers,
             spawn=self._tasks.spawn,
             standing=standing,
+            upstreams=upstreams,
         )
         self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 

@@ -1,6 +1,7 @@
 """Evaluations: debounce requests, read the sensors that the rules name, and evaluate the rules."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -11,11 +12,12 @@ from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
-from worker.core.run.facts import Fact, Inputs, SensorReading
+from worker.core.run.facts import Fact, Inputs, RulesHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_and_size_of
 from worker.engine.run_tasks import Spawn
 from worker.engine.timer_keys import TimerKey
+from worker.engine.upstreams import UpstreamReader
 from worker.runtime.clock import Clock
 from worker.runtime.rate_limit import Debouncer
 from worker.runtime.timers import Timers
@@ -114,8 +116,10 @@ class Evaluations:
         timers: Timers[TimerKey],
         handle: Handle,
         spawn: Spawn,
+        upstreams: UpstreamReader,
     ) -> None:
         self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables), configs
+        self._upstreams = upstreams
         self._held, self._clock, self._handle = held, clock, handle
         self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
 
@@ -133,10 +137,18 @@ class Evaluations:
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
-            # The row was committed before the sensors are read, so no change of a sensor is missed.
-            readings = await self._sensors.for_start(key, version.pipeline, schedule)
-            fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
-            await self._handle(key, fact, run)
+            # The row was committed before anything is read, so no change of a sensor or an upstream is missed.
+            await self._handle(key, await self._fact(run, version.pipeline, schedule), run)
+
+    async def _fact(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> Fact:
+        gate = await self._upstreams.gate(run.key, schedule) if schedule.after else None
+        if gate is not None and not gate.is_passed:
+            return UpstreamsNotMet(run.attempt, gate.reason)
+        readings = await self._sensors.for_start(run.key, pipeline, schedule)
+        fact = await in_turns(evaluate_rules(pipeline, readings, run.attempt, self._clock.now()))
+        if gate is not None and isinstance(fact, RulesHeld):
+            return replace(fact, upstreams=gate.attempts)
+        return fact
 
 
 def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:

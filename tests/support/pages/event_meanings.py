@@ -28,6 +28,7 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
         Type.PIPELINE_EXCLUDED: "a calendar forbids a run, a rerun or a retry",
         Type.TRIGGER_ACCEPTED: "a person starts a run with `interlock trigger`",
         Type.TRIGGER_REJECTED: "a sensor, a cascade or a person names a period for which no run may start",
+        Type.UPSTREAM_FAILED: "a run cannot start because a run that it depends on failed; once for each such run",
         Type.GRAIN_MISMATCH: "a sensor names a day where the schedule expects hours or minutes, or the reverse",
     },
     "Deadlines": {
@@ -153,6 +154,17 @@ FIELDS: Final[Fields] = {
     "ruleKeys": Field("the sensors that are missing, separated by commas", "orders-count"),
     "rulesEvaluated": Field("how many rules passed", 3),
     "sensorArrivalAt": Field("when the first sensor of the run arrived", "2027-03-22T05:58:12Z"),
+    "rootCause": Field(
+        "the first failed run up the chain of dependencies, with `pipeline`, `schedule`, `period`, `status`, `reason`",
+        {
+            "pipeline": "bronze-orders",
+            "schedule": "stream",
+            "period": "2026-03-03",
+            "status": "failed",
+            "reason": "exit code 3",
+        },
+    ),
+    "upstreams": Field("upstream runs that completed again, at most 5", ["silver-orders/stream/2026-03-03"]),
     "sensorKey": Field("the key of the sensor", "orders-export"),
     "sensorKeys": Field("the keys of all sensors that changed", ["orders-export", "rates"]),
     "sensorTimeout": Field("how long Interlock waited for post-run sensors", "1h"),

@@ -86,6 +86,7 @@ class EventType(StrEnum):
     CONFIG_REJECTED = "CONFIG_REJECTED"
     TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor, a cascade or a person asks for a run that may not begin
     TRIGGER_ACCEPTED = "TRIGGER_ACCEPTED"  # a person starts a run; its rules are evaluated as ever
+    UPSTREAM_FAILED = "UPSTREAM_FAILED"  # a run cannot start because a run that it depends on failed
     GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
     CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # only after CONFIG_REJECTED
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"

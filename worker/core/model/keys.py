@@ -68,6 +68,16 @@ class RunKey:
         return f"{self.pipeline}/{self.schedule}/{self.period}"
 
 
+def run_key_of_name(name: str) -> RunKey | None:
+    """Read back the text of a run key; None for any other text."""
+    pipeline, _, rest = name.partition("/")
+    schedule, _, suffix = rest.rpartition("/")
+    period = Period.parse(suffix)
+    if not pipeline or not schedule or period is None:
+        return None
+    return RunKey(PipelineId(pipeline), ScheduleId(schedule), period)
+
+
 # --- time and hashes inside keys --------------------------------------------------------------------------------------
 
 

@@ -15,13 +15,16 @@ from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.rules import Group, Json, Rule
 from worker.core.time.cron import Cron
-from worker.core.time.periods import Period, date_in_zone
+from worker.core.time.periods import Granularity, Period, date_in_zone
 
 UTC_ZONE = ZoneInfo("UTC")
 
 # How far from now a period may begin, unless its schedule says otherwise: a mistyped year must not become a run. Data
 # for tomorrow may be announced today, in any zone.
 MAX_AHEAD = timedelta(hours=48)
+
+# How far back `periods: latest` may look, unless the dependency says otherwise.
+LOOK_BACK_DEFAULT = timedelta(days=7)
 
 
 class StartBy(StrEnum):
@@ -73,6 +76,30 @@ class OnUnknownStart(StrEnum):
     RESTART = "restart"
 
 
+class PeriodMapping(StrEnum):
+    """Lists which periods of an upstream a run waits for."""
+
+    SAME = "same"  # the same day, hour or minute
+    ALL = "all"  # every shorter period inside ours
+    LATEST = "latest"  # the newest one at or before ours
+    PREVIOUS = "previous"  # the one before ours
+
+
+class Requirement(StrEnum):
+    """Lists what an upstream run must have reached."""
+
+    COMPLETED = "completed"
+    ENDED = "ended"  # a failed run counts too
+
+
+class OnRerun(StrEnum):
+    """Lists what an upstream run that completes again does to the runs that started on it."""
+
+    RERUN = "rerun"
+    ALERT = "alert"
+    IGNORE = "ignore"
+
+
 class Overlap(StrEnum):
     """Lists whether a new attempt may start while the last one may still be running."""
 
@@ -88,6 +115,26 @@ class Trigger:
     match: Match = Match.EXACT
     undated: Undated = Undated.ONCE
     deadline: Deadline | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """Dependency: a pipeline whose runs must have completed before a run of ours may start.
+
+    `schedule` None means its only schedule. `periods` None means what the grains imply. `at_least` lowers how many of
+    the needed periods must be satisfied.
+    """
+
+    pipeline: PipelineId
+    schedule: ScheduleId | None = None
+    periods: PeriodMapping | None = None
+    require: Requirement = Requirement.COMPLETED
+    within: timedelta = LOOK_BACK_DEFAULT
+    at_least: int | None = None
+    on_rerun: OnRerun = OnRerun.RERUN
+
+    def __str__(self) -> str:
+        return self.pipeline if self.schedule is None else f"{self.pipeline}/{self.schedule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +179,8 @@ class Schedule:
     misfire: MisfirePolicy = field(default_factory=MisfirePolicy)
     sla: Sla | None = None
     max_ahead: timedelta = MAX_AHEAD
+    grain: Granularity | None = None  # the only kind of period it accepts; None: what its other fields imply
+    after: tuple[Dependency, ...] = ()
 
     @property
     def hour_zone(self) -> ZoneInfo:
@@ -148,6 +197,11 @@ class Schedule:
     @property
     def starts_by_trigger(self) -> bool:
         return self.trigger is not None and self.start is not StartBy.CRON
+
+    @property
+    def starts_by_upstreams(self) -> bool:
+        """Return whether the end of an upstream run creates a run; else `after` only holds runs back."""
+        return bool(self.after) and self.trigger is None and self.start is not StartBy.CRON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

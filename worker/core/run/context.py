@@ -12,6 +12,8 @@ from worker.core.run.state import Run, StartStep
 from worker.core.time.periods import Period
 
 STOP_PATIENCE = timedelta(minutes=10)
+# How long a run waits for its upstreams; after that it ends as timed out. Its own limits count from when they are met.
+UPSTREAM_PATIENCE = timedelta(days=7)
 
 # Default limits for a pipeline without a job, such as one that has only been in dry run.
 _NO_JOB = Job(type=JobType.COMMAND, config={})
@@ -42,8 +44,18 @@ class Context:
         return self.run.window_ends_at is not None and self.now >= self.run.window_ends_at
 
     @property
-    def evaluation_ends_at(self) -> datetime:
-        return self.now + self.schedule.evaluation.window
+    def evaluation_ends_at(self) -> datetime | None:
+        """Return when the window of the rules ends; None if it begins only once the upstreams are complete."""
+        return window_of(self.schedule, self.now)
+
+    @property
+    def new_timeout_at(self) -> datetime:
+        return timeout_of(self.pipeline, self.schedule, self.now)
+
+    @property
+    def own_timeout_at(self) -> datetime:
+        """Return the end of the run timeout if the run waits for its upstreams no longer."""
+        return min(self.run.timeout_at, self.now + self.job.run_timeout)
 
     def reach_for_job(self) -> list[StopJob | FindJob]:
         """Return the actions that end a job that may be running; none while its starter holds the start."""
@@ -56,6 +68,15 @@ class Context:
 
 def limits(pipeline: Pipeline) -> Job:
     return pipeline.job or _NO_JOB
+
+
+def window_of(schedule: Schedule, now: datetime) -> datetime | None:
+    """Return when the window of the rules of a new attempt ends; None while it waits for its upstreams."""
+    return None if schedule.after else now + schedule.evaluation.window
+
+
+def timeout_of(pipeline: Pipeline, schedule: Schedule, now: datetime) -> datetime:
+    return now + limits(pipeline).run_timeout + (UPSTREAM_PATIENCE if schedule.after else timedelta(0))
 
 
 def exclusion_of(schedule: Schedule, period: Period) -> str | None:

@@ -1,5 +1,6 @@
 """Run creation: decides whether a run may be created; an existing run rejects a trigger request."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from worker.core.model.effects import EmitEvent
@@ -9,7 +10,7 @@ from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.run_names import rerun_command
 from worker.core.model.sla_times import absolute_times, relative_times
 from worker.core.model.values import Json
-from worker.core.run.context import Context, exclusion_of, limits
+from worker.core.run.context import Context, exclusion_of, timeout_of, window_of
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import Create, EvaluateNow, LogJob, NoteHandled, RecordRerun, WatchDeadline
 from worker.core.run.endings import waive_only
@@ -25,11 +26,10 @@ from worker.core.run.facts import (
     SignalOverdue,
     TriggerRequested,
 )
-from worker.core.run.reruns import REPLAY, budget_for
-from worker.core.run.state import STATE_WORDS, Budget, Deletion, Outcome, Run, State
+from worker.core.run.reruns import REPLAY, is_automatic
+from worker.core.run.state import PATH_MAX, STATE_WORDS, Deletion, Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
-PATH_MAX = 32
 RERUN = "rerun"
 TRIGGER = "trigger"
 TRIGGER_DEADLINE = "trigger-deadline"
@@ -69,7 +69,7 @@ def decide_create(
 def _is_new_request(fact: Fact, deletion: Deletion) -> bool:
     """Return whether a person asks for the run since its deletion; Interlock's own requests are older."""
     match fact:
-        case RerunRequested(reason=reason) if budget_for(reason) is Budget.DRIFT:
+        case RerunRequested(reason=reason) if is_automatic(reason):
             return False
         case RerunRequested(identity=identity) | TriggerRequested(identity=identity):
             return identity not in deletion.handled
@@ -92,6 +92,7 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
     recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
+    run = replace(run, path=fact.path, is_followed=fact.is_followed)
     return Decision.of(Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow())
 
 
@@ -102,8 +103,9 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
     # A replay covers past periods, whose deadlines were judged when they were due.
     watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
     origin = REPLAY if fact.reason == REPLAY else RERUN
+    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))
     return Decision.of(
-        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))),
+        Create(replace(run, is_followed=fact.is_followed)),
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
@@ -213,8 +215,8 @@ def _new_run(
         created_at=now,
         attempt_at=now,
         since=now,
-        window_ends_at=now + schedule.evaluation.window,
-        timeout_at=now + limits(pipeline).run_timeout,
+        window_ends_at=window_of(schedule, now),
+        timeout_at=timeout_of(pipeline, schedule, now),
         # The run's own first trigger sensor, delivered again after the end, must not count as late data.
         late_reported=signal,
         handled=handled,

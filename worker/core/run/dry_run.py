@@ -15,7 +15,7 @@ from worker.core.model.rules import leaves
 from worker.core.model.sla_times import absolute_times
 from worker.core.model.values import Json
 from worker.core.run.clock_shift import decide_step, realign
-from worker.core.run.context import exclusion_of, limits
+from worker.core.run.context import UPSTREAM_PATIENCE, exclusion_of, limits
 from worker.core.run.create import tell_begun_by_hand
 from worker.core.run.effects import (
     BeginDryRun,
@@ -107,7 +107,7 @@ def _begin(
     begun = BeginDryRun(
         key=fact.key,
         config_hash=fact.birth.config_hash,
-        window_ends_at=now + schedule.evaluation.window,
+        window_ends_at=now + schedule.evaluation.window + (UPSTREAM_PATIENCE if schedule.after else timedelta(0)),
         signal=signal,
     )
     return [begun, *([told] if told else []), EvaluateNow()]

@@ -35,6 +35,7 @@ class MoveTo:
     state: State
     window_ends_at: datetime | None = None
     started_on: Mapping[str, str] | None = None
+    started_after: Mapping[str, str] | None = None
     start_step: StartStep | None = None
     job: Handle | None = None
     job_type: str = ""
@@ -53,7 +54,7 @@ class Retry:
 
     budget: Budget
     reason: str
-    window_ends_at: datetime
+    window_ends_at: datetime | None
     category: FailureCategory | None = None
 
 
@@ -68,9 +69,10 @@ class Reopen:
     reason: str
     budget: Budget | None
     config_hash: str | None
-    window_ends_at: datetime
+    window_ends_at: datetime | None
     timeout_at: datetime
     pipeline_owner: str = ""
+    is_followed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,24 @@ class End:
     reason: str = ""
     saw: Mapping[str, str] | None = None
     category: FailureCategory | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteGate:
+    """Record that the upstreams are complete, so the window of the rules begins.
+
+    With None, they are not complete any more.
+    """
+
+    window_ends_at: datetime | None
+    timeout_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NoteUpstreams:
+    """Record which later attempts of upstream runs were reported, by their hash, so that it is done once."""
+
+    signature: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +309,8 @@ OfRow: TypeAlias = (
     | Retry
     | Reopen
     | End
+    | NoteGate
+    | NoteUpstreams
     | NoteStart
     | NoteJob
     | NoteAfterStop

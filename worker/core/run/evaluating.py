@@ -7,7 +7,17 @@ from worker.core.model.events import EventType, JobEvent
 from worker.core.model.job_data import ReadInput, kept_inputs
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
-from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, KeepInputs, LogJob, MoveTo, StartJob
+from worker.core.run.effects import (
+    Effect,
+    End,
+    EvaluateNow,
+    KeepBaseline,
+    KeepInputs,
+    LogJob,
+    MoveTo,
+    NoteGate,
+    StartJob,
+)
 from worker.core.run.endings import cancel, time_out, waive
 from worker.core.run.evaluation import required_sensors
 from worker.core.run.facts import (
@@ -18,21 +28,25 @@ from worker.core.run.facts import (
     RunTriggered,
     SensorChanged,
     TimerFired,
+    UpstreamEnded,
+    UpstreamsNotMet,
 )
 from worker.core.run.state import Outcome, StartStep, State
 
 
 def decide_evaluating(context: Context, fact: Fact) -> Decision:
     match fact:
+        case UpstreamsNotMet():
+            return _hold_at_gate(context, fact)
+        case TimerFired() if context.is_timed_out and context.run.is_at_gate:
+            return Decision.of(EvaluateNow())  # the evaluation says what the run waited for
         case RulesHeld() | RulesNotHeld() | TimerFired() if context.is_timed_out:
             return time_out(context, "no job had been started")
         case RulesHeld():
             return _trigger(context, fact)
-        case RulesNotHeld() if context.is_window_over:
-            return _exhausted(context, fact)
-        case RulesNotHeld(reason=reason):
-            return ignore(f"waiting: {reason}")
-        case TimerFired() | SensorChanged():
+        case RulesNotHeld():
+            return _wait(context, fact)
+        case TimerFired() | SensorChanged() | UpstreamEnded():
             # Also at the end of the window: the last evaluation decides, whichever worker makes it and however late.
             return Decision.of(EvaluateNow())
         case RunTriggered(signal=signal) if signal is not None:
@@ -45,6 +59,22 @@ def decide_evaluating(context: Context, fact: Fact) -> Decision:
             return not_applicable(context.run, fact)
 
 
+def _hold_at_gate(context: Context, fact: UpstreamsNotMet) -> Decision:
+    if context.is_timed_out:
+        return time_out(context, f"no job had been started: {fact.reason}")
+    if context.run.is_at_gate:
+        return ignore(f"waiting: {fact.reason}")
+    # An upstream runs again: the window of the rules begins again once it has ended.
+    return Decision.of(NoteGate(window_ends_at=None, timeout_at=context.new_timeout_at))
+
+
+def _wait(context: Context, fact: RulesNotHeld) -> Decision:
+    if context.run.is_at_gate:
+        ends_at = context.now + context.schedule.evaluation.window
+        return Decision.of(NoteGate(window_ends_at=ends_at, timeout_at=context.own_timeout_at))
+    return _exhausted(context, fact) if context.is_window_over else ignore(f"waiting: {fact.reason}")
+
+
 def _trigger(context: Context, fact: RulesHeld) -> Decision:
     run = context.run
     if context.pipeline.job is None:
@@ -53,8 +83,10 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
     kept = {name: data for name, data in fact.baseline.items() if name not in outputs}
     baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if context.pipeline.post_run else []
     started_on = {name: content_hash for name, content_hash in fact.saw.items() if name not in outputs}
+    gate = [NoteGate(window_ends_at=None, timeout_at=context.own_timeout_at)] if context.schedule.after else []
     return Decision.of(
-        MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
+        MoveTo(state=State.TRIGGERING, started_on=started_on, started_after=fact.upstreams, start_step=StartStep.SENT),
+        *gate,
         *baseline,
         *_inputs(run.attempt, fact, started_on),
         EmitEvent(

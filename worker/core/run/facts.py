@@ -27,6 +27,7 @@ class Origin(StrEnum):
     CRON = "cron"
     RECONCILIATION = "reconciliation"
     CASCADE = "cascade"
+    UPSTREAM = "upstream"
 
 
 # --- requests for a run -----------------------------------------------------------------------------------------------
@@ -61,6 +62,7 @@ class RunTriggered:
     signal: SensorSignal | None = None
     arrived_at: datetime | None = None  # when its first trigger sensor arrived: a relative deadline counts from here
     path: tuple[PipelineId, ...] = ()  # the pipelines that the cascade has passed through
+    is_followed: bool = False  # as in `Run`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class RerunRequested:
     reason: str = "manual"
     is_fresh: bool = True
     supersede: bool = False
+    is_followed: bool = False  # as in `Run`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,30 @@ class RulesHeld:
     saw: Mapping[str, str]
     baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])
     readings: "Mapping[str, SensorReading]" = field(default_factory=dict[str, "SensorReading"])
+    upstreams: Mapping[str, str] = field(default_factory=dict[str, str])  # as `started_after` of `Run`
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamsNotMet:
+    """UpstreamsNotMet: an evaluation found upstream runs that are not complete; `reason` names them."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamEnded:
+    """UpstreamEnded: a run that this one depends on has ended, perhaps again.
+
+    `upstreams` says which attempt of each upstream run is complete now, of those that the job was started on.
+    `waits_for` says what is not at rest yet; None means that all needed upstream runs are complete. All of it was read
+    consistently, after the end. `is_followed` is as in `Run`, for any of them.
+    """
+
+    upstream: RunKey
+    upstreams: Mapping[str, str]
+    waits_for: str | None = None
+    is_followed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +417,7 @@ class ClockStepped:
 AboutAttempt: TypeAlias = (
     RulesHeld
     | RulesNotHeld
+    | UpstreamsNotMet
     | JobStarted
     | JobRefused
     | StartUnanswered
@@ -414,6 +442,7 @@ Fact: TypeAlias = (
     | TriggerRequested
     | CancelRequested
     | SensorChanged
+    | UpstreamEnded
     | PostRunSeen
     | JobReported
     | ClockStepped

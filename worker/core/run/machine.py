@@ -6,13 +6,13 @@ neighbours); `state.py` holds the data.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.clock_shift import decide_step, realign, shifted
-from worker.core.run.context import Context, limits
+from worker.core.run.context import UPSTREAM_PATIENCE, Context, limits
 from worker.core.run.create import decide_create, decide_trigger_of_existing
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import (
@@ -22,11 +22,13 @@ from worker.core.run.effects import (
     MoveTo,
     NoteAfterStop,
     NoteChange,
+    NoteGate,
     NoteHandled,
     NoteJob,
     NotePostRun,
     NoteSignal,
     NoteStart,
+    NoteUpstreams,
     Reopen,
     Retry,
     ShiftTimes,
@@ -101,7 +103,7 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
         return ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")
     if isinstance(fact, ClockStepped):
         return ignore("it has ended") if run.is_ended else Decision.of(decide_step(run.since, fact))
-    patience = limits(pipeline).run_timeout
+    patience = limits(pipeline).run_timeout + (UPSTREAM_PATIENCE if run.is_at_gate else timedelta(0))
     if isinstance(fact, TimerFired) and not run.is_ended and (shift := realign(run.since, now, patience)):
         return Decision.of(shift)
     context = Context(run, pipeline, schedule, now)
@@ -176,6 +178,8 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         since=now,
         window_ends_at=effect.window_ends_at,
         started_on=run.started_on if effect.started_on is None else effect.started_on,
+        started_after=run.started_after if effect.started_after is None else effect.started_after,
+        upstream_reported=run.upstream_reported if effect.started_after is None else "",
         # A new start has a new baseline, so results against the old one are forgotten.
         post_run_seen=run.post_run_seen if effect.started_on is None else {},
         changed_inputs=run.changed_inputs if effect.started_on is None else {},
@@ -191,7 +195,7 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
     )
 
 
-def _next_attempt(run: Run, window_ends_at: datetime, now: datetime) -> Run:
+def _next_attempt(run: Run, window_ends_at: datetime | None, now: datetime) -> Run:
     return replace(
         _settled(run),
         state=State.EVALUATING,
@@ -233,6 +237,7 @@ def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
         timeout_at=effect.timeout_at,
         reason=effect.reason,
         pipeline_owner=effect.pipeline_owner or run.pipeline_owner,
+        is_followed=effect.is_followed,
     )
     return _next_attempt(asked, effect.window_ends_at, now)
 
@@ -267,6 +272,10 @@ def _noted(run: Run, effect: Effect) -> Run:
                 start_after=effect.after,
                 reason=effect.reason or run.reason,
             )
+        case NoteGate(window_ends_at=window_ends_at, timeout_at=timeout_at):
+            return replace(run, window_ends_at=window_ends_at, timeout_at=timeout_at)
+        case NoteUpstreams(signature=signature):
+            return replace(run, upstream_reported=signature)
         case NoteJob(job=job, is_only_job=is_only):
             return replace(run, job=job, start_step=None, starts_unanswered=0 if is_only else run.starts_unanswered)
         case NoteAfterStop(after_stop=after_stop, reason=reason):

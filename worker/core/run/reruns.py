@@ -18,6 +18,9 @@ from worker.core.run.state import STATE_WORDS, AfterStop, Budget, Outcome, Run, 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"
 REPLAY = "replay"  # requested for each period of a range, so it is outside the budgets
+UPSTREAM = "upstream"  # an upstream run completed again
+UPSTREAM_REPLAY = "upstream-replay"  # the same, because of a replay that all downstreams follow
+AUTOMATIC = frozenset({LATE_DATA, DATA_DRIFT, UPSTREAM, UPSTREAM_REPLAY})  # nobody asked for these
 
 
 def request_identity(reason: str, requested_at: str, request_id: str) -> str:
@@ -30,9 +33,14 @@ def request_identity(reason: str, requested_at: str, request_id: str) -> str:
 
 def budget_for(reason: str) -> Budget | None:
     """Return the budget that a rerun is charged to; None if it is charged to none."""
-    if reason == REPLAY:
+    if reason in {REPLAY, UPSTREAM_REPLAY}:
         return None
-    return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
+    return Budget.DRIFT if reason in AUTOMATIC else Budget.MANUAL
+
+
+def is_automatic(reason: str) -> bool:
+    """Return whether Interlock itself asks for a rerun, because its data changed."""
+    return reason in AUTOMATIC
 
 
 def spent_by(reasons: Iterable[str]) -> Spent:
@@ -52,8 +60,12 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
     A request that is older than the attempt was answered, or was never Interlock's to answer: the run records only the
     latest requests.
     """
-    is_ours = budget_for(reason) is Budget.DRIFT
-    return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
+    return (
+        not is_automatic(reason)
+        and identity not in run.handled
+        and asked_at is not None
+        and asked_at >= run.attempt_began_at
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
     return _accept(context, fact)
 
 
-def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
+def reopen(context: Context, reason: str, config_hash: str | None, *, is_followed: bool = False) -> Decision:
     """Begin the next attempt and record why, in one commit, so that no budget is charged for nothing."""
     return Decision.of(
         Reopen(
@@ -92,8 +104,9 @@ def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
             budget=budget_for(reason),
             config_hash=config_hash,
             window_ends_at=context.evaluation_ends_at,
-            timeout_at=context.now + context.job.run_timeout,
+            timeout_at=context.new_timeout_at,
             pipeline_owner=context.pipeline.owner,
+            is_followed=is_followed,
         ),
         RecordRerun(reason=reason),
         EvaluateNow(),
@@ -139,9 +152,9 @@ def _over_budget(context: Context, budget: Budget | None) -> str | None:
 def _accept(context: Context, fact: RerunRequested) -> Decision:
     run = context.run
     if run.is_ended:
-        begun = reopen(context, fact.reason, fact.birth.config_hash)
+        begun = reopen(context, fact.reason, fact.birth.config_hash, is_followed=fact.is_followed)
     elif run.is_idle:
-        begun = reopen(context, fact.reason, None)
+        begun = reopen(context, fact.reason, None, is_followed=fact.is_followed)
     else:
         begun = begin_stop(context, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
     return begun.noting(

@@ -38,6 +38,7 @@ HANDLED_MAX = 16
 POST_RUN_SEEN_MAX = 32
 CHANGED_INPUTS_MAX = 32
 ATTEMPTS_MAX = 16
+PATH_MAX = 64  # pipelines in one chain of runs
 ATTEMPT_REASON_MAX = 300
 
 
@@ -162,6 +163,11 @@ class Run:
     starts_unanswered: int = 0  # how many of those may have started the job although another was sent since
     start_after: datetime | None = None  # a refused start is not sent again before then
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
+    # upstream run -> which of its attempts completed before the job was started
+    started_after: Mapping[str, str] = field(default_factory=dict[str, str])
+    upstream_reported: str = ""  # hash of the upstream attempts since then that were reported last
+    path: tuple[str, ...] = ()  # the pipelines whose runs led to this one, first to last; at most PATH_MAX
+    is_followed: bool = False  # this attempt belongs to a replay that all downstreams follow, outside the budgets
     changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash since then
     # content hash of the latest known trigger sensor: the first, then the last reported as late
     late_reported: str | None = None
@@ -214,6 +220,11 @@ class Run:
         if not self.is_ended or self.started_at is None:
             return None
         return max(self.since - self.started_at, timedelta())
+
+    @property
+    def is_at_gate(self) -> bool:
+        """Return whether the run waits for its upstreams, so that the window of its rules has not begun."""
+        return self.state is State.EVALUATING and self.window_ends_at is None
 
     @property
     def status(self) -> Status:

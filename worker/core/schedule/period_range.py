@@ -32,7 +32,13 @@ class OutOfRange:
 
 
 def out_of_range(period: Period, schedule: Schedule, now: datetime, *, kept_for: timedelta) -> OutOfRange | None:
-    """Return why no run is created for a period: too old to keep, or too far ahead; None if one may be."""
+    """Return why no run is created for a period; None if one may be.
+
+    The period is of another grain than the schedule declares, too old to keep, or too far ahead.
+    """
+    wrong = wrong_grain(period, schedule) if schedule.grain is not None else None
+    if wrong is not None:
+        return OutOfRange(reason=f"{period} {wrong}", hint=wrong.hint, is_ahead=False)
     oldest = wall_at(now - kept_for, schedule.zone).date()
     if period.date < oldest:
         return OutOfRange(
@@ -77,7 +83,9 @@ def wrong_grain(period: Period, schedule: Schedule) -> WrongGrain | None:
 
 
 def grain_of(schedule: Schedule) -> Granularity | None:
-    """Return the grain that a schedule implies: by its cron, its listed dates, or an hourly deadline."""
+    """Return the grain of a schedule: its own, or implied by cron, listed dates or an hourly deadline."""
+    if schedule.grain is not None:
+        return schedule.grain
     if schedule.cron is not None:
         return schedule.cron.granularity
     if schedule.include_dates:

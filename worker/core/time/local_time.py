@@ -3,9 +3,23 @@
 A wall time is a `datetime` without a zone. An instant is aware and in UTC.
 """
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 
 _SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class InstantSpan:
+    """Holds the instants from `start` on and before `end`."""
+
+    start: datetime
+    end: datetime
+
+    def overlaps(self, other: "InstantSpan") -> bool:
+        return self.start < other.end and other.start < self.end
 
 
 def offset_at(at: datetime, zone: tzinfo) -> timedelta:
@@ -51,6 +65,43 @@ def gap_end(wall: datetime, zone: tzinfo) -> datetime:
         middle = before + (after - before) // _SECOND // 2 * _SECOND
         before, after = (middle, after) if offset_at(middle, zone) == old else (before, middle)
     return after
+
+
+def spans_of_wall(begin: datetime, end: datetime, zone: tzinfo) -> tuple[InstantSpan, ...]:
+    """Return when the clock shows a time from `begin` on and before `end`, which are at most a day apart.
+
+    Usually that is one span; it is none in a gap, and two if the clocks go back in between.
+    """
+    before, after, changed_at = _change_around(begin.date(), zone)
+    first = InstantSpan(_minus(begin, before), _minus(end, before))
+    if changed_at is None:
+        return (first,)
+    second = InstantSpan(max(_minus(begin, after), changed_at), _minus(end, after))
+    first = InstantSpan(first.start, min(first.end, changed_at))
+    if first.start < first.end == second.start < second.end:
+        return (InstantSpan(first.start, second.end),)
+    return tuple(span for span in (first, second) if span.start < span.end)
+
+
+@lru_cache(maxsize=4096)
+def _change_around(day: date, zone: tzinfo) -> tuple[timedelta, timedelta, datetime | None]:
+    """Return the offset before and after a day, and when it changed in between.
+
+    No zone changes its clocks twice within a few days.
+    """
+    midnight = datetime.combine(day, time(), UTC)
+    low, high = midnight - _DAY, midnight + 3 * _DAY
+    before, after = offset_at(low, zone), offset_at(high, zone)
+    if before == after:
+        return before, after, None
+    while high - low > _SECOND:
+        middle = low + (high - low) // _SECOND // 2 * _SECOND
+        low, high = (middle, high) if offset_at(middle, zone) == before else (low, middle)
+    return before, after, high
+
+
+def _minus(wall: datetime, offset: timedelta) -> datetime:
+    return (wall - offset).replace(tzinfo=UTC)
 
 
 def _read(wall: datetime, zone: tzinfo, *, fold: int) -> datetime:

@@ -8,7 +8,7 @@ from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Schedule
 from worker.core.run.facts import CancelRequested, RerunRequested, TriggerRequested
-from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
+from worker.core.run.reruns import UPSTREAM_REPLAY, is_automatic
 from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.commits import Commits
 from worker.engine.engine import Engine, Handled
@@ -64,7 +64,8 @@ class RequestIntake:
             birth=self._engine.new_run(version),
             identity=request.identity,
             reason=request.reason,
-            is_fresh=request.reason in {LATE_DATA, DATA_DRIFT}
+            is_followed=request.is_followed or request.reason == UPSTREAM_REPLAY,
+            is_fresh=is_automatic(request.reason)
             or await self._freshness.of(key, await self._runs.load(key), version.pipeline, schedule),
             supersede=request.supersede,
         )

@@ -11,6 +11,7 @@ from worker.core.run.facts import Origin
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.time.local_time import wall_at
 from worker.engine.intake.cascades import Cascades
+from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.sensors import MayBegin, ObservedSensor, SensorIntake
 from worker.runtime.clock import Clock
@@ -30,8 +31,10 @@ class PipelineResync:
         sensors: SensorIntake,
         cascades: Cascades,
         requests: RequestIntake,
+        dependents: Dependents,
         clock: Clock,
     ) -> None:
+        self._dependents = dependents
         self._tables, self._configs, self._clock = tables, configs, clock
         self._sensors, self._cascades, self._requests = sensors, cascades, requests
         self._sensor_rows = Sensors(tables)
@@ -53,6 +56,7 @@ class PipelineResync:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
             await self._handle_signals(version, schedule, origin, may_begin)
+        await self._dependents.resync(version, may_begin=may_begin)
         for row in rows:
             match keys.run_row_of(str(row["PK"]), str(row["SK"])):
                 case (RowKind.RERUN_REQUEST, key):

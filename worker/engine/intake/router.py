@@ -13,12 +13,13 @@ from worker.core.model.events import EventType
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
 from worker.core.run.facts import JobReport, JobReported, Origin
-from worker.core.run.state import FailureCategory
+from worker.core.run.state import FailureCategory, Status
 from worker.core.time.periods import Period
 from worker.engine.commits import Commits
 from worker.engine.engine import Engine
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
+from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.sensors import ObservedSensor, SensorIntake
@@ -44,9 +45,11 @@ class InputRow(StrEnum):
     TRIGGER_REQUEST = keys.TRIGGER_REQUEST
     CASCADE = keys.MARKER  # a partition key
     JOB_REPORT = keys.JOB  # in the job log table
+    RUN = keys.TRIGGER  # a worker's own row: the end of a run matters to those that depend on it
 
 
 _PREFIXES: Final = (InputRow.SENSOR, InputRow.RERUN_REQUEST, InputRow.CANCEL_REQUEST, InputRow.TRIGGER_REQUEST)
+_ENDED: Final = frozenset({Status.COMPLETED.value, Status.FAILED_FINAL.value})
 _WHOLE_KEYS: Final = (InputRow.CONFIG, InputRow.PAUSE)
 
 
@@ -59,8 +62,15 @@ def input_row(change: Change) -> InputRow | None:
         return None
     if pk.startswith(InputRow.CASCADE):
         return InputRow.CASCADE
+    if sk.startswith(InputRow.RUN):
+        return InputRow.RUN if _is_ended(change) else None
     exact = next((kind for kind in _WHOLE_KEYS if sk == kind), None)
     return exact or next((kind for kind in _PREFIXES if sk.startswith(kind)), None)
+
+
+def _is_ended(change: Change) -> bool:
+    """Return whether the image of a run's row shows an ended run, of Interlock or of the Lambda edition."""
+    return change.image is not None and change.image.get("status") in _ENDED
 
 
 def is_input(change: Change) -> bool:
@@ -97,13 +107,14 @@ class Router:
         sensors: SensorIntake,
         cascades: Cascades,
         requests: RequestIntake,
+        dependents: Dependents,
         deployed: ConfigChanges,
         resync: PipelineResync,
         installed: InstallTime,
         clock: Clock,
     ) -> None:
         self._engine, self._configs, self._commits, self._pauses = engine, configs, commits, pauses
-        self._sensors, self._cascades, self._requests = sensors, cascades, requests
+        self._sensors, self._cascades, self._requests, self._dependents = sensors, cascades, requests, dependents
         self._deployed, self._resync, self._installed, self._clock = deployed, resync, installed, clock
         self._deployments = Deployments(tables)
         self._handlers: Mapping[InputRow, RowHandler] = {
@@ -115,6 +126,7 @@ class Router:
             InputRow.TRIGGER_REQUEST: self._trigger_requested,
             InputRow.CASCADE: self._cascaded,
             InputRow.JOB_REPORT: self._job_logged,
+            InputRow.RUN: self._run_ended,
         }
 
     async def run(self) -> None:
@@ -205,6 +217,11 @@ class Router:
             return
         path = tuple(PipelineId(each) for each in texts(image, "path"))
         await self._cascades.handle(version, RunKey(pipeline, ScheduleId(schedule), period), path)
+
+    async def _run_ended(self, change: Change, _: Row) -> None:
+        named = keys.run_row_of(change.key.pk, change.key.sk)
+        if named is not None:
+            await self._dependents.run_ended(named[1])
 
     # --- the job log --------------------------------------------------------------------------------------------------
 

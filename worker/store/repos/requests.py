@@ -5,7 +5,7 @@ is delivered again is the same request, and the run remembers those it answered.
 is answered, because a run that somebody deletes must not begin again by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,6 +49,7 @@ class RerunRequest:
     note: str = ""  # for people: the cause, where `reason` is only the kind of rerun
     by: str = ""  # who asked; "" if the writer does not say
     via: str = ""  # how the request arrived, such as `web`
+    is_followed: bool = False  # all downstreams follow, outside the budgets
 
     @property
     def identity(self) -> str:
@@ -93,6 +94,7 @@ def rerun_request_of(row: Row) -> RerunRequest:
         requested_at=loose_text(row, "requestedAt"),
         id=loose_text(row, "id"),
         supersede=row.get("supersede") is True,
+        is_followed=row.get("downstream") is True,
         note=loose_text(row, "note"),
         by=loose_text(row, "requestedBy"),
         via=loose_text(row, "via"),
@@ -127,6 +129,12 @@ class Requests:
         """Return the last rerun request, answered or not."""
         row = await self._tables.get(TableName.CONTROL, _key(key, keys.rerun_request_sk(key)))
         return None if row is None else rerun_request_of(row)
+
+    async def reruns_of(self, runs: Collection[RunKey]) -> dict[RunKey, RerunRequest]:
+        """Return the last rerun request of each run that has one, answered or not."""
+        rows = {_key(run, keys.rerun_request_sk(run)): run for run in runs}
+        found = await self._tables.get_many(TableName.CONTROL, list(rows)) if rows else {}
+        return {rows[key]: rerun_request_of(row) for key, row in found.items()}
 
     async def cancel_of(self, key: RunKey) -> CancelRequest | None:
         row = await self._tables.get(TableName.CONTROL, _key(key, keys.cancel_request_sk(key)))
@@ -165,7 +173,11 @@ class Requests:
 
 def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
     """Build the write that replaces the request that was seen, as part of a commit."""
-    more: dict[str, Value] = {"supersede": request.supersede or None, "note": request.note or None}
+    more: dict[str, Value] = {
+        "supersede": request.supersede or None,
+        "note": request.note or None,
+        "downstream": request.is_followed or None,
+    }
     return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
 
 

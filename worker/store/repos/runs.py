@@ -9,6 +9,7 @@ from worker.core.model import keys
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
 from worker.core.run.state import Deletion, ForeignRun, Run, Status
+from worker.core.time.periods import Period
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.deletions import Deletions, lifted
 from worker.store.repos.run_rows import run_from_row, run_to_row
@@ -113,6 +114,23 @@ class Runs:
             limit=limit,
         )
         return [_listed(row) for row in rows]
+
+    async def load_many(self, runs: Collection[RunKey]) -> dict[RunKey, Run | ForeignRun]:
+        """Return those of the runs that exist, read consistently. Raises `BadRow`."""
+        rows = {run_key(run): run for run in runs}
+        found = await self._tables.get_many(TableName.CONTROL, list(rows))
+        return {rows[key]: run_from_row(row) for key, row in found.items()}
+
+    async def newest_between(
+        self, pipeline: PipelineId, schedule: ScheduleId, first: Period, last: Period, limit: int
+    ) -> list[Run | ForeignRun]:
+        """Return the runs of one schedule whose period is in a range of names, latest first."""
+        names = Between(f"{keys.TRIGGER}{schedule}#{first}", f"{keys.TRIGGER}{schedule}#{last}")
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=names, reverse=True, limit=limit
+        )
+        listed = [_listed(row) for row in rows]
+        return [run for run in listed if not isinstance(run, UnreadableRow)]
 
     async def ended(self, status: Status, day: date, limit: int = 100) -> EndedRuns:
         """Return runs of all pipelines that ended with a status on a day (UTC), latest first. May lag behind.

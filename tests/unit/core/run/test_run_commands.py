@@ -186,7 +186,7 @@ def test_a_replay_is_outside_the_budget_and_recorded_as_what_it_is(state: State)
 def test_a_cascade_begins_a_run_unless_it_has_come_through_this_pipeline_or_comes_from_too_far() -> None:
     fresh = decided(None, wanted(Origin.CASCADE, path=(PipelineId("bronze"),)))
     circle = decided(None, wanted(Origin.CASCADE, path=(PipelineId("orders"), PipelineId("bronze"))))
-    endless = decided(None, wanted(Origin.CASCADE, path=tuple(PipelineId(f"p{n}") for n in range(40))))
+    endless = decided(None, wanted(Origin.CASCADE, path=tuple(PipelineId(f"p{n}") for n in range(70))))
 
     assert isinstance(fresh[0], Create)
     assert isinstance(circle[0], Ignore)

@@ -21,7 +21,8 @@ from tests.support.builders.values import (
     a_schedule,
 )
 from worker.core.model.deadlines import Deadline
-from worker.core.model.pipeline import Pipeline, Sla
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, PipelineId, Sla
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, End, JudgeDeadline
 from worker.core.run.facts import (
@@ -55,10 +56,13 @@ from worker.core.run.facts import (
     StopRefused,
     TimerFired,
     TriggerRequested,
+    UpstreamEnded,
+    UpstreamsNotMet,
 )
 from worker.core.run.machine import decide
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
 
+UPSTREAM = RunKey(PipelineId("raw"), KEY.schedule, KEY.period)
 DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
 FACTS: tuple[Fact, ...] = (
     RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=SensorSignal("orders", NEW)),
@@ -67,6 +71,8 @@ FACTS: tuple[Fact, ...] = (
     TriggerRequested(key=KEY, birth=BIRTH, identity="request-2", reason="came by mail", by="mia"),
     CancelRequested(reason="no longer wanted"),
     SensorChanged("orders"),
+    UpstreamEnded(upstream=UPSTREAM, upstreams={str(UPSTREAM): "b.2"}),
+    UpstreamsNotMet(1, "waits for raw"),
     RulesHeld(attempt=1, saw={"orders": OLD}),
     RulesNotHeld(attempt=1, saw={"orders": OLD}, reason="orders.count is 5"),
     PostRunSeen(sensor_key="out", content_hash=NEW, drift=DRIFT, rules_held=True),
@@ -109,6 +115,8 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "TriggerRequested": ("Create EmitEvent EvaluateNow", *["NoteHandled EmitEvent"] * 6),
     "CancelRequested": (_, "End LogJob EmitEvent", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
     "SensorChanged": (_, "EvaluateNow", _, _, _, _, _),
+    "UpstreamEnded": (_, "EvaluateNow", _, _, _, _, _),
+    "UpstreamsNotMet": (_, "NoteGate", _, _, _, _, _),
     "RulesHeld": (_, "MoveTo EmitEvent StartJob", _, _, _, _, _),
     "RulesNotHeld": (_, _, _, _, _, _, _),
     "PostRunSeen": (_, _, INFLIGHT, INFLIGHT, INFLIGHT, "NotePostRun EmitEvent PutRerunRequest", _),

@@ -1,0 +1,259 @@
+"""B after A: what the end of a run does to the runs that depend on it."""
+
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.dependencies import (
+    FAILED,
+    after,
+    attempt_of,
+    push,
+    ready,
+    rerun,
+    root,
+    run_of,
+    state_of,
+    told,
+)
+from tests.support.worlds.engine import DAY, World, a_world
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.state import Pause, State
+from worker.jobs.runner import Running, Succeeded
+from worker.store.repos.pauses import Pauses
+
+HOURS = [f"{DAY}T{hour:02d}" for hour in range(24)]
+
+
+async def a_chain(*texts: str) -> World:
+    world = await a_world()
+    world.runner.at_once = Succeeded()
+    await push(world.tables, world, *texts)
+    return world
+
+
+@on_virtual_time
+async def test_a_run_is_created_when_its_upstream_completes_and_knows_what_it_started_on() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+
+    last, middle = await run_of(world, f"c/{DAY}"), await run_of(world, f"b/{DAY}")
+    assert last is not None
+    assert last.state is State.COMPLETED
+    assert last.origin == "upstream"
+    assert last.path == ("a", "b")
+    assert middle is not None
+    assert last.started_after == {f"b/stream/{DAY}": f"{middle.run_id[:8]}.1"}
+
+
+@on_virtual_time
+async def test_a_failed_upstream_starts_nothing_and_is_told_once_for_each_run_below() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]))
+    world.runner.at_once = FAILED
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=10)
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=10)
+
+        assert await state_of(world, f"a/{DAY}") is State.FAILED_FINAL
+        assert await state_of(world, f"b/{DAY}") is None
+        for below in ("b", "c"):
+            [event] = await told(world, below)
+            assert event.event.type == "UPSTREAM_FAILED"
+            cause = event.event.detail["rootCause"]
+            assert isinstance(cause, dict)
+            assert (cause["pipeline"], cause["status"]) == ("a", "failed")
+            assert "exit code 3" in str(cause["reason"])
+
+        world.runner.at_once = Succeeded()
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=2)
+        assert await state_of(world, f"c/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_a_diamond_starts_its_end_once_both_sides_are_complete_and_reruns_it_once() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["a"]), after("d", ["b", "c"]))
+    async with world.worker("w1"), world.worker("w2", reads_feed=False):
+        await ready(world, "a", DAY)
+        await world.wait(minutes=2)
+        first = await attempt_of(world, f"d/{DAY}")
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=10)
+
+        assert first == 1
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "abcd"] == [2, 2, 2, 2]
+        assert [each.event.detail["reason"] for each in await told(world, "d", "RERUN_ACCEPTED")] == ["upstream"]
+
+
+@on_virtual_time
+async def test_a_day_waits_for_its_24_hours_and_runs_again_once_after_a_replay_of_all() -> None:
+    world = await a_chain(root("hourly", "grain: hour"), after("daily", ["hourly"], "grain: day"))
+    async with world.worker():
+        for hour in HOURS[:-1]:
+            await ready(world, "hourly", hour)
+        await world.wait(minutes=2)
+        early = await run_of(world, f"daily/{DAY}")
+        await ready(world, "hourly", HOURS[-1])
+        await world.wait(minutes=2)
+        first = await run_of(world, f"daily/{DAY}")
+        for hour in HOURS:
+            await rerun(world, f"hourly/{hour}")
+        await world.wait(minutes=10)
+        again = await run_of(world, f"daily/{DAY}")
+
+    assert early is None
+    assert first is not None
+    assert first.state is State.COMPLETED
+    assert len(first.started_after) == 24
+    assert again is not None
+    assert (again.state, again.attempt, again.spent.drift) == (State.COMPLETED, 2, 1)
+
+
+@on_virtual_time
+async def test_an_upstream_that_completes_again_while_the_job_runs_causes_one_rerun_at_its_end() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.settle()
+        world.runner.at_once = Running()
+        await world.wait(seconds=2)
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=1)
+        world.runner.at_once = Succeeded()
+        for token in world.runner.running:
+            world.runner.jobs[token] = Succeeded()
+        await world.wait(minutes=30)
+
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "ab"] == [2, 2]
+        assert await state_of(world, f"b/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_a_rerun_waits_at_the_gate_while_its_upstream_runs_again() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        world.runner.at_once = Running()
+        await rerun(world, f"a/{DAY}")
+        await world.settle()
+        await rerun(world, f"b/{DAY}")
+        await world.wait(hours=6)
+        waiting = await run_of(world, f"b/{DAY}")
+        running = await state_of(world, f"a/{DAY}")
+
+        assert running in {State.POLLING, State.STOPPING, State.FAILED_FINAL}
+        assert waiting is not None
+        assert waiting.state is State.EVALUATING
+        assert waiting.is_at_gate
+
+
+@on_virtual_time
+async def test_on_rerun_decides_what_an_upstream_rerun_does() -> None:
+    world = await a_chain(
+        root("a"),
+        after("alerted", ["{pipeline: a, onRerun: alert}"]),
+        after("untouched", ["{pipeline: a, onRerun: ignore}"]),
+    )
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=5)
+
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in ("alerted", "untouched")] == [1, 1]
+        [event] = await told(world, "alerted", "LATE_DATA_ARRIVAL")
+        assert event.event.detail["upstreams"] == [f"a/stream/{DAY}"]
+        assert await told(world, "untouched", "LATE_DATA_ARRIVAL") == []
+
+
+@on_virtual_time
+async def test_reruns_stay_within_the_budget_unless_the_replay_is_followed() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"], drift=0))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=5)
+        within = [await attempt_of(world, f"{name}/{DAY}") for name in "abc"]
+        for _ in range(2):
+            await rerun(world, f"a/{DAY}", is_followed=True)
+            await world.wait(minutes=5)
+
+        assert within == [2, 2, 1]
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "abc"] == [4, 4, 3]
+        [rejected] = await told(world, "c", "RERUN_REJECTED")
+        assert "drift rerun limit reached (0 of 0)" in rejected.event.message
+        spent = await run_of(world, f"c/{DAY}")
+        assert spent is not None
+        assert spent.spent.drift == 0
+
+
+@on_virtual_time
+async def test_a_trigger_and_after_are_both_required_in_either_order() -> None:
+    both = """
+pipeline: {id: b}
+schedule:
+  trigger: {key: ready, check: equals, field: status, value: done}
+  after: [{pipeline: a}]
+job: {type: command, config: {command: "true"}}
+"""
+    world = await a_chain(root("a"), both)
+    other = "2026-03-02"
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await ready(world, "b", other)
+        await world.wait(minutes=1)
+        before = [await state_of(world, f"b/{day}") for day in (DAY, other)]
+        await ready(world, "b", DAY)
+        await ready(world, "a", other)
+        await world.wait(minutes=1)
+
+        assert before == [None, State.EVALUATING]
+        assert [await state_of(world, f"b/{day}") for day in (DAY, other)] == [State.COMPLETED, State.COMPLETED]
+
+
+@on_virtual_time
+async def test_a_run_whose_pipeline_is_paused_begins_after_the_pause() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]))
+    async with world.worker():
+        await Pauses(world.tables).put(PipelineId("b"), Pause("migration"))
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        during = await state_of(world, f"b/{DAY}")
+        await Pauses(world.tables).remove(PipelineId("b"))
+        await world.wait(minutes=1)
+
+        assert during is None
+        assert await state_of(world, f"b/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_a_pipeline_deployed_after_its_upstream_completed_runs_for_it() -> None:
+    world = await a_chain(root("a"))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        await push(world.tables, world, after("b", ["a"]))
+        await world.wait(minutes=1)
+
+        assert await state_of(world, f"b/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_latest_takes_the_newest_completed_period_within_its_reach() -> None:
+    world = await a_chain(root("a"), root("rates"), after("b", ["a", "{pipeline: rates, periods: latest, within: 3d}"]))
+    async with world.worker():
+        await ready(world, "rates", "2026-02-27")
+        await ready(world, "a", DAY)
+        await world.wait(minutes=1)
+        out_of_reach = await state_of(world, f"b/{DAY}")
+        await ready(world, "rates", "2026-03-01")
+        await world.wait(minutes=1)
+        run = await run_of(world, f"b/{DAY}")
+
+    assert out_of_reach is None
+    assert run is not None
+    assert run.state is State.COMPLETED
+    assert "rates/stream/2026-03-01" in run.started_after

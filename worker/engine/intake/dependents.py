@@ -1,0 +1,159 @@
+"""Dependents: what the end of a run means for the runs that depend on it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from worker.config.versions import PipelineVersions, Version
+from worker.core.dependencies.graph import edges_of
+from worker.core.dependencies.period_mapping import Link, waiting_periods
+from worker.core.model.keys import RowKind, RunKey
+from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.run.facts import Origin, RunTriggered
+from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.run.state import ForeignRun, Run, State
+from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Period
+from worker.engine.dependency_index import DependencyIndex
+from worker.engine.engine import Engine, Handled
+from worker.engine.intake.sensors import MayBegin, SensorIntake
+from worker.engine.upstream_failures import UpstreamFailures
+from worker.engine.upstreams import UpstreamMemo, UpstreamReader
+from worker.runtime.clock import Clock
+from worker.runtime.concurrency import gather_bounded
+from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignals
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+
+SLICE: Final = 100  # downstreams that are handled together; the caller's checkpoint waits for the last slice
+RECENT_MAX: Final = 100  # upstream runs of one schedule that a resync looks at, latest first
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Holds a run that may depend on an ended one; `may_begin` is as in `ObservedSensor`."""
+
+    version: Version
+    schedule: Schedule
+    key: RunKey
+    upstream: RunKey
+    may_begin: MayBegin | None = None
+
+
+class Dependents:
+    """Wakes, creates and reruns the runs that depend on a run. Every step is safe to repeat."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        engine: Engine,
+        configs: PipelineVersions,
+        sensors: SensorIntake,
+        *,
+        index: DependencyIndex,
+        upstreams: UpstreamReader,
+        failures: UpstreamFailures,
+        clock: Clock,
+    ) -> None:
+        self._engine, self._configs, self._sensors, self._clock = engine, configs, sensors, clock
+        self._index, self._upstreams, self._failures = index, upstreams, failures
+        self._runs, self._deferred = Runs(tables), DeferredSignals(tables)
+
+    async def run_ended(self, key: RunKey) -> None:
+        """Handle the end of a run, or another change of an ended run."""
+        for changed in await self._index.refresh():
+            # Its upstreams may have ended while this worker did not know of it.
+            version = await self._configs.current(changed)
+            if version is not None:
+                await self.resync(version)
+        if key.pipeline in self._index.graph:
+            await self._compare(key)
+        downstreams = self._index.graph.downstreams(key.pipeline)
+        if not downstreams:
+            return
+        memo = UpstreamMemo()
+        for begin in range(0, len(downstreams), SLICE):
+            some = downstreams[begin : begin + SLICE]
+            await gather_bounded([partial(self._wake, each, key, memo) for each in some])
+
+    async def resync(self, version: Version, *, may_begin: MayBegin | None = None) -> None:
+        """Handle the recent runs of a pipeline's upstreams as if they had just ended."""
+        found: dict[RunKey, _Waiting] = {}
+        for edge in edges_of(version.pipeline):
+            link = await self._upstreams.link(edge.schedule, edge.dependency)
+            if not isinstance(link, Link):
+                continue
+            for upstream in await self._recent(edge.upstream, link):
+                for period in waiting_periods(link, upstream.period):
+                    key = RunKey(version.pipeline.id, edge.schedule.id, period)
+                    found.setdefault(key, _Waiting(version, edge.schedule, key, upstream, may_begin))
+        for waiting in found.values():
+            await self._consider(waiting, None)
+
+    async def _recent(self, pipeline: PipelineId, link: Link) -> list[RunKey]:
+        now, zone = self._clock.now(), link.upstream.zone
+        first = Period(wall_at(now - LOOK_BACK - timedelta(days=1), zone).date())
+        last = Period(wall_at(now + LOOK_BACK, zone).date(), 23, 59)
+        found = await self._runs.newest_between(pipeline, link.upstream.id, first, last, RECENT_MAX)
+        return [run.key for run in found if isinstance(run, ForeignRun) or run.is_ended]
+
+    async def _compare(self, key: RunKey) -> None:
+        """Compare an ended run with its upstreams: one may have completed again while its job was running."""
+        run, version = await self._runs.load(key), await self._configs.current(key.pipeline)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if isinstance(run, Run) and run.is_ended and run.started_after and schedule is not None and schedule.after:
+            await self._engine.handle(key, await self._upstreams.ended(run, schedule, key))
+
+    async def _wake(self, downstream: PipelineId, upstream: RunKey, memo: UpstreamMemo) -> None:
+        version = await self._configs.current(downstream)
+        if version is None:
+            return
+        for edge in edges_of(version.pipeline):
+            if edge.upstream != upstream.pipeline:
+                continue
+            link = await self._upstreams.link(edge.schedule, edge.dependency, memo)
+            if not isinstance(link, Link) or link.upstream.id != upstream.schedule:
+                continue
+            for period in waiting_periods(link, upstream.period):
+                key = RunKey(downstream, edge.schedule.id, period)
+                await self._consider(_Waiting(version, edge.schedule, key, upstream), memo)
+
+    async def _consider(self, waiting: _Waiting, memo: UpstreamMemo | None) -> None:
+        key, schedule = waiting.key, waiting.schedule
+        run = await self._runs.load(key)
+        match run:
+            case Run(is_ended=True):
+                if run.started_after:
+                    await self._engine.handle(key, await self._upstreams.ended(run, schedule, waiting.upstream))
+            case Run(state=State.EVALUATING):
+                self._engine.request_evaluation(RowKind.TRIGGER, key)
+                await self._failures.tell(key, schedule, memo)
+            case None:
+                if waiting.version.pipeline.dry_run:
+                    self._engine.request_evaluation(RowKind.DRY_RUN, key)
+                await self._create(waiting, memo)
+            case _:
+                return  # its own end compares it with its upstreams
+
+    async def _create(self, waiting: _Waiting, memo: UpstreamMemo | None) -> None:
+        key, schedule = waiting.key, waiting.schedule
+        gate = await self._upstreams.gate(key, schedule, memo)
+        if not gate.may_create:
+            await self._failures.tell(key, schedule, memo, gate)
+            return
+        if not schedule.starts_by_upstreams or (waiting.may_begin is not None and not waiting.may_begin(key)):
+            return
+        if refusal := await self._sensors.refusal(key, schedule):
+            await self._sensors.refuse(key, str(waiting.upstream), "", refusal)
+            return
+        path = tuple(PipelineId(each) for each in gate.path)
+        wanted = RunTriggered(
+            key=key,
+            birth=self._engine.new_run(waiting.version),
+            origin=Origin.UPSTREAM,
+            path=path,
+            is_followed=gate.is_followed,
+        )
+        if await self._engine.handle(key, wanted) is Handled.HELD_BACK:
+            await self._deferred.keep(DeferredCascade(key, path), self._clock.now())

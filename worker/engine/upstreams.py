@@ -1,0 +1,132 @@
+"""Upstreams: reads the upstream runs that a run needs, consistently and by exact key, and judges them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from worker.config.versions import PipelineVersions, Version
+from worker.core.dependencies.gate import GateResult, ItemResult, UpstreamRun, judge_latest, judge_needed
+from worker.core.dependencies.graph import named_schedule
+from worker.core.dependencies.period_mapping import (
+    Link,
+    is_in_latest_range,
+    latest_range,
+    mapping_of,
+    needed_periods,
+)
+from worker.core.model.keys import RunKey, run_key_of_name
+from worker.core.model.pipeline import Dependency, PeriodMapping, PipelineId, Schedule
+from worker.core.run.ended import changed_upstreams, named
+from worker.core.run.facts import UpstreamEnded
+from worker.core.run.state import ForeignRun, Run
+from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import parse_rfc3339
+from worker.runtime.clock import Clock
+from worker.store.repos.requests import Requests
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+
+LATEST_READ_MAX: Final = 50  # how many runs `latest` looks at, newest first
+# A rerun request that was not answered for this long is no longer waited for; a pause may hold it for days.
+REQUEST_PATIENCE: Final = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class UpstreamMemo:
+    """Remembers what one pass over many downstreams has read: rows of upstreams, and versions."""
+
+    runs: dict[RunKey, Run | ForeignRun | None] = field(default_factory=dict[RunKey, Run | ForeignRun | None])
+    versions: dict[PipelineId, Version | None] = field(default_factory=dict[PipelineId, Version | None])
+
+
+class UpstreamReader:
+    """Reads upstream runs. A memo may be shared by reads that begin after the same change was committed."""
+
+    def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock) -> None:
+        self._runs, self._requests, self._configs, self._clock = Runs(tables), Requests(tables), configs, clock
+
+    async def gate(self, key: RunKey, schedule: Schedule, memo: UpstreamMemo | None = None) -> GateResult:
+        """Judge every item of `after` for one run."""
+        memo = memo or UpstreamMemo()
+        return GateResult(tuple([await self._item(key.period, schedule, each, memo) for each in schedule.after]))
+
+    async def ended(self, run: Run, schedule: Schedule, upstream: RunKey) -> UpstreamEnded:
+        """Return the fact that an upstream run ended, with what its upstreams are now."""
+        gate = await self.gate(run.key, schedule)
+        current = gate.attempts | await self._others(run, gate)
+        waits_for = None if gate.is_at_rest else gate.reason or "an upstream run is active"
+        if waits_for is None and changed_upstreams(run, current):
+            waits_for = await self._unanswered(gate)
+        return UpstreamEnded(upstream=upstream, upstreams=current, waits_for=waits_for, is_followed=gate.is_followed)
+
+    async def link(self, schedule: Schedule, dependency: Dependency, memo: UpstreamMemo | None = None) -> Link | str:
+        """Return the dependency with the upstream's schedule in force, or why there is none."""
+        version = await self._version(dependency.pipeline, memo or UpstreamMemo())
+        if version is None:
+            return f"there is no pipeline {dependency.pipeline}"
+        upstream = named_schedule(version.pipeline, dependency)
+        if upstream is None:
+            return f"{dependency.pipeline} has no such schedule" if dependency.schedule else "it has several schedules"
+        return Link(dependency, schedule, upstream)
+
+    async def _version(self, pipeline: PipelineId, memo: UpstreamMemo) -> Version | None:
+        if pipeline not in memo.versions:
+            memo.versions[pipeline] = await self._configs.current(pipeline)
+        return memo.versions[pipeline]
+
+    async def _item(self, period: Period, schedule: Schedule, dependency: Dependency, memo: UpstreamMemo) -> ItemResult:
+        link = await self.link(schedule, dependency, memo)
+        if isinstance(link, str):
+            return ItemResult(dependency=dependency, period=period, problem=link)
+        if mapping_of(link, period) is PeriodMapping.LATEST:
+            return judge_latest(link, period, await self._newest(link, period))
+        needed = needed_periods(link, period)
+        keys = [RunKey(dependency.pipeline, link.upstream.id, each.period) for each in needed]
+        found = await self._read(keys, memo)
+        runs = [
+            UpstreamRun(key=key, run=found[key], excused=each.excused) for key, each in zip(keys, needed, strict=True)
+        ]
+        return judge_needed(link, period, needed, runs)
+
+    async def _newest(self, link: Link, period: Period) -> list[UpstreamRun]:
+        span, zone = latest_range(link, period), link.upstream.zone
+        # The names of a day begin with its date in some zone; a day on either side covers all of them.
+        first = Period(wall_at(span.start, zone).date() - timedelta(days=1))
+        last = Period(wall_at(span.end, zone).date() + timedelta(days=1), 23, 59)
+        pipeline = link.dependency.pipeline
+        found = await self._runs.newest_between(pipeline, link.upstream.id, first, last, LATEST_READ_MAX)
+        return [UpstreamRun(key=run.key, run=run) for run in found if is_in_latest_range(link, period, run.key.period)]
+
+    async def _read(self, keys: Sequence[RunKey], memo: UpstreamMemo) -> dict[RunKey, Run | ForeignRun | None]:
+        missing = [key for key in keys if key not in memo.runs]
+        if missing:
+            found = await self._runs.load_many(missing)
+            memo.runs.update({key: found.get(key) for key in missing})
+        return {key: memo.runs[key] for key in keys}
+
+    async def _others(self, run: Run, gate: GateResult) -> dict[str, str]:
+        """Return the upstream runs that the job was started on and that the gate names no longer."""
+        listed = {str(each.key) for item in gate.items for each in item.runs}
+        keys = [key for name in run.started_after if name not in listed and (key := run_key_of_name(name)) is not None]
+        found = await self._runs.load_many(keys) if keys else {}
+        runs = [UpstreamRun(key=key, run=each) for key, each in found.items()]
+        return {str(each.key): each.attempt for each in runs if each.is_complete}
+
+    async def _unanswered(self, gate: GateResult) -> str | None:
+        """Return which upstream runs are about to run again, because a request for it was not answered yet."""
+        runs = [each.run for item in gate.items for each in item.runs if isinstance(each.run, Run)]
+        waiting = await self._requested(runs)
+        return f"a rerun of {named(waiting)} was requested" if waiting else None
+
+    async def _requested(self, runs: Collection[Run]) -> list[str]:
+        requests = await self._requests.reruns_of([run.key for run in runs])
+        since = self._clock.now() - REQUEST_PATIENCE
+        found: list[str] = []
+        for run in runs:
+            request = requests.get(run.key)
+            asked_at = parse_rfc3339(request.requested_at) if request else None
+            if request and asked_at and asked_at >= since and request.identity not in run.handled:
+                found.append(str(run.key))
+        return found
