@@ -11,6 +11,7 @@ from consumers.alerts.pace import Admission
 from consumers.alerts.rate_limited_chat import RateLimitedChat
 from consumers.alerts.routing import OwnerOf, Routing
 from consumers.delivery.retry import RetryPolicy
+from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
@@ -33,6 +34,7 @@ class AlertServices:
     owner_of: OwnerOf
     tries: RetryPolicy
     clock: Clock
+    pages: PublicPages = field(default_factory=PublicPages)  # links to the console, if it has a public address
     new_claimant: Callable[[], str] = lambda: token_hex(8)
     has_grouped: asyncio.Event = field(default_factory=asyncio.Event)  # set when this worker left an event to a group
 

@@ -8,11 +8,13 @@ from typing import Final
 
 from consumers.alerts.chat import Block, ChatMessage
 from consumers.alerts.run_status import SEVERITIES, RunStatus, standing_of
+from consumers.outbox.envelopes import INFRASTRUCTURE
 from consumers.outbox.incidents import incident_of, is_recovery
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event, shown_type
 from worker.core.model.run_names import name_parts
 from worker.core.model.values import Json
+from worker.operations.page_links import NO_PAGES, PublicPages
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
 SECTION_MAX: Final = 2_900  # Slack's limit is 3,000
@@ -53,13 +55,19 @@ def thread_of(event: Event) -> ThreadKey:
     return ThreadKey(event.pipeline, incident=incident.key)
 
 
-def alert(event: Event) -> ChatMessage:
-    """Render one event as a message of its own."""
+def alert(event: Event, pages: PublicPages = NO_PAGES) -> ChatMessage:
+    """Render one event as a message of its own, with a link to its run."""
     severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
     head = f"{EMOJI[severity]} *{_name(shown_type(event.type))}*"
     about = " | ".join(map(_name, name_parts(event.pipeline, event.schedule, event.period)))
     return ChatMessage(
-        _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
+        _notice(summary(event)),
+        [
+            _heading(
+                f"{head} | {about}" if about else head, _page(pages, event.pipeline, event.schedule, event.period)
+            ),
+            *_body("\n".join(_lines(event))),
+        ],
     )
 
 
@@ -70,14 +78,17 @@ def summary(event: Event) -> str:
     return _cut(" ".join(line.split()), FACE_MAX)
 
 
-def first_message(thread: ThreadKey, face: ThreadHeader) -> ChatMessage:
+def first_message(thread: ThreadKey, face: ThreadHeader, pages: PublicPages = NO_PAGES) -> ChatMessage:
     """Render the first message of a thread: its subject, its status now, its first and its latest event."""
     standing = standing_of(face.standing)
     emoji = EMOJI[_severity(standing, face)]
     parts = _parts(thread)
     shown = "" if standing is RunStatus.NOTED else f": *{standing}*"
     blocks = [
-        _heading(f"{emoji} *{' | '.join(map(_name, parts))}*{shown}"),
+        _heading(
+            f"{emoji} *{' | '.join(map(_name, parts))}*{shown}",
+            _page(pages, thread.pipeline, thread.schedule, thread.period),
+        ),
         *_body(face.first),
     ]
     if face.latest and face.latest != face.first:
@@ -85,9 +96,9 @@ def first_message(thread: ThreadKey, face: ThreadHeader) -> ChatMessage:
     return ChatMessage(_notice(f"{' '.join(parts)}: {standing}: {face.latest or face.first}"), blocks)
 
 
-def elsewhere(event: Event) -> ChatMessage:
+def elsewhere(event: Event, pages: PublicPages = NO_PAGES) -> ChatMessage:
     """Render an alert outside its thread, because those who must act read another channel."""
-    told = alert(event)
+    told = alert(event, pages)
     return ChatMessage(told.text, [*told.blocks, _context("its thread is in another channel")])
 
 
@@ -185,12 +196,21 @@ def _lines(event: Event) -> list[str]:
     ]
 
 
-def _heading(markup: str) -> Block:
-    """Return a block for our own words and names.
+def _page(pages: PublicPages, pipeline: str, schedule: str, period: str) -> str:
+    return "" if pipeline == INFRASTRUCTURE else pages.about(pipeline, schedule, period)
 
-    It is verbatim: Slack turns no address or channel name in it into a link.
+
+def _heading(markup: str, page: str = "") -> Block:
+    """Return a block for our own words and names, with a link to a page of the console.
+
+    It is verbatim: Slack turns no address or channel name in it into a link. A link that does not fit is left out,
+    because half of one leads nowhere.
     """
-    return {"type": "section", "text": {"type": "mrkdwn", "text": _cut(markup, SECTION_MAX), "verbatim": True}}
+    # An address of ours has no character that ends a link: everything that others named is percent-encoded.
+    link = f" | <{escaped(page)}|open>" if page else ""
+    text = _cut(markup, SECTION_MAX)
+    whole = f"{text}{link}" if len(text) + len(link) <= SECTION_MAX else text
+    return {"type": "section", "text": {"type": "mrkdwn", "text": whole, "verbatim": True}}
 
 
 def _body(text: str) -> list[Block]:

@@ -126,7 +126,7 @@ class ChatAlerts:
 
     async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str, claimed: Claimed) -> Open:
         face = _first_face(event, claimed.before)
-        posted = await self._with.post(channel, text.first_message(thread, face))
+        posted = await self._with.post(channel, text.first_message(thread, face, self._with.pages))
         is_ours = await self._with.tries.forever(
             lambda: self._with.threads.opened(
                 thread,
@@ -149,7 +149,7 @@ class ChatAlerts:
             is_broadcast = is_graver(severity_of(event.type, event.detail), seen.worst)
             await self._with.post(
                 seen.channel,
-                text.alert(event),
+                text.alert(event, self._with.pages),
                 lane=seen.routed_to,
                 thread=seen.timestamp,
                 is_broadcast=is_broadcast,
@@ -207,7 +207,7 @@ class ChatAlerts:
 
     async def _update(self, thread: ThreadKey, seen: Open) -> None:
         message = Posted(seen.channel, seen.timestamp)
-        saying = text.first_message(thread, seen.face)
+        saying = text.first_message(thread, seen.face, self._with.pages)
         try:
             await self._with.line.say(
                 seen.routed_to, lambda: self._with.line.update(message, saying, lane=seen.routed_to)
@@ -224,7 +224,7 @@ class ChatAlerts:
         async def once() -> None:
             seen = await self._with.threads.find(thread)
             if seen is not None and told_id not in seen.told:
-                await self._with.post(channel, text.elsewhere(event))
+                await self._with.post(channel, text.elsewhere(event, self._with.pages))
                 await self._noted(event, thread, told_id=told_id)
 
         await self._with.line.say(channel, once)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from consumers.outbox.routes import SOURCE, envelope
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event
+from worker.operations.page_links import NO_PAGES, PublicPages
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.json_bytes import to_json
@@ -45,8 +46,16 @@ class _Waiting:
 class EventBus:
     """Delivers the events of a route to the bus. `deliver` waits for `run`, which must keep running."""
 
-    def __init__(self, put: PutEvents, bus: str, clock: Clock, *, backoff: Backoff = PATIENCE) -> None:
-        self._put, self._bus, self._clock, self._backoff = put, bus, clock, backoff
+    def __init__(
+        self,
+        put: PutEvents,
+        bus: str,
+        clock: Clock,
+        *,
+        backoff: Backoff = PATIENCE,
+        pages: PublicPages = NO_PAGES,
+    ) -> None:
+        self._put, self._bus, self._clock, self._backoff, self._pages = put, bus, clock, backoff, pages
         self._waiting: deque[_Waiting] = deque()
         self._called = asyncio.Event()
         self._is_refused = False
@@ -57,7 +66,7 @@ class EventBus:
 
     async def deliver(self, event: Event) -> None:
         """Return once the bus has accepted the event. Raises `Rejected` if it can never be accepted."""
-        entry = entry_of(event, self._bus)
+        entry = entry_of(event, self._bus, self._pages)
         size = len(entry["Detail"].encode()) + len(entry["DetailType"]) + ENTRY_OVERHEAD
         if size > BYTES_MAX:
             raise Rejected(f"event {event.id} has {size} bytes, and the bus takes {BYTES_MAX}")
@@ -109,8 +118,8 @@ class EventBus:
             return [answer for each in batch for answer in await self._answers([each])]
 
 
-def entry_of(event: Event, bus: str) -> Entry:
-    carried = envelope(event)
+def entry_of(event: Event, bus: str, pages: PublicPages = NO_PAGES) -> Entry:
+    carried = envelope(event, pages.about(event.pipeline, event.schedule, event.period))
     return {
         "EventBusName": bus,
         "Source": SOURCE,

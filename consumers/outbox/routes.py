@@ -27,8 +27,10 @@ class Route:
     is_waiting: Callable[[], bool] = lambda: False  # its destination is unavailable: `deliver` returns when it is back
 
 
-def envelope(event: Event) -> dict[str, Json]:
+def envelope(event: Event, page: str = "") -> dict[str, Json]:
     """Return the event as a bus carries it. Patterns and consumers of the Lambda edition read this form.
+
+    `page` is the address of the run's page in the console, if there is one.
 
     A bus gives each publication an id of its own. So our id is in the detail as well, where it identifies a repeat.
     """
@@ -46,6 +48,7 @@ def envelope(event: Event) -> dict[str, Json]:
                 "message": event.message or None,
                 "timestamp": instant_text(event.at),
                 "detail": event.detail or None,
+                "links": {"page": page} if page else None,
             }
         ),
     }

@@ -23,6 +23,7 @@ from worker.config.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AlertSett
 from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.jobs.secrets import MANAGED, SecretSource
+from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
 from worker.store.repos.delivery.alert_probe import AlertPath
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
@@ -64,6 +65,7 @@ async def open_alerting(
     tables: Tables,
     secrets: SecretSource,
     clock: Clock,
+    pages: PublicPages,
     otherwise: AlertResources,
 ) -> AlertResources:
     """Open alerts over Slack, or return `otherwise` without a token. Raises `ConfigError`."""
@@ -85,6 +87,7 @@ async def open_alerting(
         owner_of=owners_of(PipelineVersions(tables)) if routing.owners else nobody,
         tries=RetryPolicy(clock, tables.ping),
         clock=clock,
+        pages=pages,
     )
     return AlertResources(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),

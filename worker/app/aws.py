@@ -50,6 +50,7 @@ from worker.jobs.aws.client import AwsEndpoint as AwsJobs
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
 from worker.net.http_client import HttpClient
+from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.failure_counter import count_failures
@@ -141,6 +142,7 @@ class AwsPlatform:
             tables=tables,
             secrets=targets.secrets,
             clock=clock,
+            pages=PublicPages(settings.web.public_url),
             otherwise=alerts_by_line(lines.deliver, lines.line),
         )
         background_tasks: dict[str, BackgroundTask] = {
@@ -213,7 +215,8 @@ class AwsPlatform:
             return routes
         if self._settings.aws.bus:
             put = await stack.enter_async_context(open_bus(self._client()))
-            bus = EventBus(put, self._settings.aws.bus, self._clock)
+            pages = PublicPages(self._settings.web.public_url)
+            bus = EventBus(put, self._settings.aws.bus, self._clock, pages=pages)
             background_tasks[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):

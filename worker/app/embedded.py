@@ -32,6 +32,7 @@ from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.net.http_client import HttpClient
+from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
 from worker.store.failure_counter import count_failures
 from worker.store.repos.leases import Leases
@@ -111,6 +112,7 @@ class EmbeddedPlatform:
             tables=counted,
             secrets=targets.secrets,
             clock=clock,
+            pages=PublicPages(options.settings.web.public_url),
             otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
         deps = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())

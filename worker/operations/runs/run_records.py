@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from urllib.parse import quote
 
 from worker.core.model import keys
 from worker.core.model.job_data import JobInput, JobInputs, JobOutputs
@@ -21,6 +20,7 @@ from worker.core.run.state import (
 from worker.core.sla.state import SlaWatch
 from worker.core.time.durations import format_duration
 from worker.operations.explain.waiting import waits_for
+from worker.operations.page_links import pipeline_page, run_page
 from worker.operations.records import (
     AttemptRecord,
     DeadlineRecord,
@@ -118,10 +118,6 @@ def shown_duration(duration: timedelta | None) -> str | None:
     return format_duration(duration // step * step)
 
 
-def run_page(key: RunKey) -> str:
-    return f"/runs/{quote(key.pipeline, safe='')}/{quote(key.schedule, safe='')}/{key.period}"
-
-
 def _named(key: RunKey, state: str, status: str) -> RunRecord:
     return RunRecord(
         pipeline=key.pipeline,
@@ -145,7 +141,7 @@ def _of_unreadable(row: UnreadableRow) -> RunRecord:
         state=UNREADABLE,
         status="unreadable",
         reason=row.problem,
-        links=RunLinks(page=f"/pipelines/{quote(pipeline, safe='')}"),
+        links=RunLinks(page=pipeline_page(pipeline)),
     )
 
 

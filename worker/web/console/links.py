@@ -1,10 +1,10 @@
-"""Links of the console: every path that a page shows is built here, below the path of the public URL."""
+"""Links of the console's pages to each other, below the path of the public URL."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from worker.core.model.keys import RunKey
+from worker.operations.page_links import page_path, run_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +19,16 @@ class Links:
 
     def to(self, *parts: str, **query: str) -> str:
         """Return the path of these parts; members of the query that are empty are left out."""
-        path = "/".join(quote(part, safe="") for part in parts)
-        return f"{self.base}/{path}{_query(query)}"
+        return f"{self.base}{page_path(*parts, query=query)}"
 
     def run(self, key: RunKey, *parts: str) -> str:
         return self.to("runs", key.pipeline, key.schedule, str(key.period), *parts)
 
     def run_named(self, pipeline: str, schedule: str, period: str) -> str:
-        return self.to("runs", pipeline, schedule, period)
+        return f"{self.base}{run_path(pipeline, schedule, period)}"
 
     def pipeline(self, pipeline: str, *parts: str, **query: str) -> str:
         return self.to("pipelines", pipeline, *parts, **query)
-
-
-def _query(members: Mapping[str, str]) -> str:
-    given = {name: value for name, value in members.items() if value}
-    return f"?{urlencode(given)}" if given else ""
 
 
 def is_own_path(text: str) -> bool:
