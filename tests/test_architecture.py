@@ -30,13 +30,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "worker.store",
         "worker.telemetry",
     ),
-<<<<<<< HEAD
-    ("worker.core.sla", "worker.jobs", "worker.store.sqlite", "worker.web"),
-    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets", "worker.web.charts"),
-=======
     ("worker.core.dependencies", "worker.core.sla", "worker.jobs", "worker.store.sqlite", "worker.web"),
-    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets"),
->>>>>>> a5487f4d (Let a pipeline run after others, and rerun when they run again)
+    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets", "worker.web.charts"),
     ("worker.jobs.http", "worker.store.dynamodb", "worker.store.repos.delivery"),
     ("worker.config", "worker.jobs.aws", "worker.jobs.rest", "worker.membership", "worker.store.backends"),
     ("consumers.delivery", "scheduler", "worker.engine", "worker.operations"),
