@@ -18,8 +18,15 @@ locals {
       bus            = aws_cloudwatch_event_bus.this.arn
       task           = "arn:${data.aws_partition.this.partition}:ecs:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:task/${local.cluster_name}/*"
       "secret/slack" = var.slack_secret_arn
+
+      "archive/objects" = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}/${local.archive_prefix}*"
+      "archive/bucket"  = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}"
     },
   )
+
+  archive        = split("/", trimprefix(var.archive, "s3://"))
+  archive_bucket = local.archive[0]
+  archive_prefix = length(compact(local.archive)) > 1 ? "${join("/", compact(slice(local.archive, 1, length(local.archive))))}/" : ""
 
   reads  = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"]
   writes = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"]
@@ -50,8 +57,12 @@ locals {
       # A replay of a queue's dead letter sends the message back.
       { sid = "Replays", actions = ["sqs:SendMessage"], on = ["queue/alerts", "queue/events", "queue/sensors"], partition = [] },
     ]
-    # It acts through the engine beside it.
-    scheduler = []
+    # It acts through the engine beside it. The archive only grows: nothing of it is read or deleted.
+    scheduler = [
+      { sid = "Archive", actions = ["s3:PutObject"], on = ["archive/objects"], partition = [] },
+      # For `interlock doctor`, which asks whether the bucket is there.
+      { sid = "ArchiveBucket", actions = ["s3:ListBucket"], on = ["archive/bucket"], partition = [] },
+    ]
     relay = [
       { sid = "Outbox", actions = local.follow, on = ["events/stream"], partition = [] },
       { sid = "CatchUp", actions = ["dynamodb:Query"], on = ["events/index"], partition = [] },
@@ -88,7 +99,7 @@ locals {
         actions   = statement.actions
         resources = [for name in statement.on : local.arns[name]]
         partition = statement.partition
-      } if statement.sid != "SlackToken" || var.slack_secret_arn != ""
+      } if(statement.sid != "SlackToken" || var.slack_secret_arn != "") && (!startswith(statement.sid, "Archive") || var.archive != "")
     ]
   }
 

@@ -48,6 +48,7 @@ locals {
       var.inbox_rules == "" ? {} : { INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url },
       contains(service.duties, "sensors") && var.inbox_rules != "" ? { INTERLOCK_INBOX = var.inbox_rules } : {},
       contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},
+      contains(service.duties, "scheduler") && var.archive != "" ? { INTERLOCK_ARCHIVE = var.archive } : {},
       var.environment,
     )
   }

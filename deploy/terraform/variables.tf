@@ -105,6 +105,17 @@ variable "services" {
   }
 }
 
+variable "archive" {
+  description = "Where events and ended runs are archived before the tables delete them: s3://BUCKET/PREFIX, a bucket that exists. Empty: nowhere. A bucket with a key of its own needs that key in kms_key_arn, or a key policy that admits the task role."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.archive == "" || can(regex("^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=/-]*)?$", var.archive))
+    error_message = "archive must be s3://BUCKET/PREFIX, or empty."
+  }
+}
+
 variable "cpu_architecture" {
   description = "ARM64 or X86_64. The image must be built for it: docker build --platform linux/arm64, or linux/amd64."
   type        = string

@@ -71,6 +71,8 @@ STREAM = "arn:aws:dynamodb:eu-west-1:000000000000:table/t-events/stream/2027-01-
             {Call("sqs:DeleteMessage", "queue/alerts")},
         ),
         ("events", "PutEvents", {}, {Call("events:PutEvents", "bus")}),
+        ("s3", "PutObject", {"Bucket": "b", "Key": "k"}, {Call("s3:PutObject", "archive/objects")}),
+        ("s3", "HeadBucket", {"Bucket": "b"}, {Call("s3:ListBucket", "archive/bucket")}),
         ("stepfunctions", "StartExecution", {}, {Call("states:StartExecution", "states/machine")}),
         ("stepfunctions", "DescribeExecution", {}, {Call("states:DescribeExecution", "states/execution")}),
         ("emr-serverless", "CancelJobRun", {}, {Call("emr-serverless:CancelJobRun", "emr-serverless/run")}),

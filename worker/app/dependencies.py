@@ -21,6 +21,7 @@ from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
+from worker.operations.archive.archiver import Archiver
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.error_boundary import OnUnexpectedError, log_unexpected_error
@@ -66,6 +67,7 @@ class SourceDeps:
     extra_leases: ExtraLeases = no_extra_leases
     ticker: Ticker | None = None  # drives the scheduler; None: neither cron nor watchdog runs here
     watchdog: Watched = field(default_factory=Watched)
+    archiver: Archiver | None = None  # None: history is kept in the store only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
 from scheduler.scheduler_lease import SchedulerRole
 from scheduler.watchdog.checks.table import make_watchdog
+from worker.app.archive import archive_task
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory
@@ -47,6 +48,12 @@ class SessionWork:
         self._services: list[asyncio.Task[None]] = []
         self._parts: EngineComponents | None = None
         self.readers: Readers = {}
+
+    @property
+    def archive_lag_s(self) -> float | None:
+        """Return how far behind the archive is; None if this session does not write it."""
+        archiver = self._deps.sources.archiver
+        return None if archiver is None else archiver.lag_s
 
     @property
     def runs_held(self) -> int:
@@ -148,7 +155,9 @@ class SessionWork:
                 resync=parts.resync,
                 may_act=may_act,
             )
-            periodic = (*cron.tasks(), watchdog.task())
+            archiver = self._deps.sources.archiver
+            archiving = [] if archiver is None else [archive_task(archiver, self._clock, may_act)]
+            periodic = (*cron.tasks(), watchdog.task(), *archiving)
             return [replace(task, run=self._boundary.around(task.run)) for task in periodic]
 
         return [SchedulerRole(tasks, self._clock, ticker).offer()]

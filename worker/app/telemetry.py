@@ -222,6 +222,7 @@ class Telemetry:
             meters.watch(metric, partial(self._total, metric))
         meters.watch(Metric.QUEUE_MESSAGES, lambda: {queue.name: queue.counts.done for queue in self._queues})
         meters.watch(Metric.DEAD_LETTERS, self._dead_letters)
+        meters.watch(Metric.ARCHIVE_LAG, self._archive_lag)
 
     def _behind(self, *, is_relay: bool) -> Mapping[str, float]:
         if self._session is None:
@@ -242,6 +243,10 @@ class Telemetry:
 
     def _dead_letters(self) -> Mapping[str, float]:
         return {**self._total(Metric.RECORDS_PARKED), **{each.name: each.counts.parked for each in self._queues}}
+
+    def _archive_lag(self) -> Mapping[str, float]:
+        lag_s = None if self._session is None else self._session.archive_lag_s
+        return {} if lag_s is None else {"": lag_s}
 
     def _session_age(self) -> Mapping[str, float]:
         return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}

@@ -23,7 +23,6 @@ from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.callback_key import make_callback_key
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import ChangeFeed, Tables
-from worker.store.url import DynamoPlace, locate
 from worker.telemetry.meters import Meters
 from worker.web.access import AccessMode, AccessRules, parse_tokens
 from worker.web.addresses import Address, parse_address
@@ -178,12 +177,12 @@ async def _tokens(settings: Settings, clock: Clock) -> str:
     text = settings.web.tokens
     if not text.startswith(MANAGED):
         return text
-    from worker.jobs.aws.client import Aws, AwsEndpoint  # noqa: PLC0415  the AWS libraries, which `interlock web` needs
-    from worker.jobs.aws.secrets_manager import SecretsManagerSecrets  # noqa: PLC0415  only here
+    # The AWS libraries, which `interlock web` needs only here.
+    from worker.app.aws_endpoint import aws_endpoint  # noqa: PLC0415
+    from worker.jobs.aws.client import Aws  # noqa: PLC0415
+    from worker.jobs.aws.secrets_manager import SecretsManagerSecrets  # noqa: PLC0415
 
-    place = locate(settings.store)
-    at = AwsEndpoint(region=place.region, endpoint=place.endpoint) if isinstance(place, DynamoPlace) else AwsEndpoint()
-    async with Aws(at) as aws:
+    async with Aws(aws_endpoint(settings)) as aws:
         found = await SecretsManagerSecrets(aws, clock).read(text)
     if found is None:
         raise ConfigError(f"{WEB_TOKENS} names {text}, and there is no such secret; create it, or correct the name")

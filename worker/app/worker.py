@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
+from worker.app.archive import open_archiver, with_archiver
 from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
@@ -85,7 +86,7 @@ class Worker:
                 needs_session=self._needs_session,
                 alert_failures=resources.alert_failures,
             )
-            resources = await self._with_web(stack, resources)
+            resources = await self._with_archive(stack, await self._with_web(stack, resources))
             gc_tuning.freeze_startup_objects()
             duties = sorted(self._settings.roles)
             _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
@@ -108,6 +109,14 @@ class Worker:
             outputs = await with_callbacks(deps.outputs, self._settings, deps.store.tables, served)
             deps = replace(deps, outputs=outputs)
         return replace(resources, deps=deps)
+
+    async def _with_archive(self, stack: AsyncExitStack, resources: Resources) -> Resources:
+        """Archive history, if the settings say where and this worker may hold the scheduler's lease."""
+        deps, place = resources.deps, self._settings.archive.target
+        if place is None or Role.SCHEDULER not in deps.roles or self._settings.shadow:
+            return resources
+        archiver = await open_archiver(stack, self._settings, place, tables=deps.store.tables, clock=self._clock)
+        return replace(resources, deps=with_archiver(deps, archiver))
 
     def _with_telemetry(self, resources: Resources) -> Resources:
         """Add counters for failed store calls and delivered events."""

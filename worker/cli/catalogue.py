@@ -179,6 +179,12 @@ def _watchdog() -> "Typer":
     return watchdog_app
 
 
+def _archive() -> "Typer":
+    from worker.cli.commands.operate.archive import archive_app
+
+    return archive_app
+
+
 def _web() -> "Typer":
     from worker.cli.commands.web.serve import web_app
 
@@ -271,6 +277,11 @@ Exit codes:
                 CommandEntry("leases", "Show workers, their leases and how far each has read.", _leases),
                 CommandEntry(
                     "watchdog", "Run the watchdog's checks now: missed runs, late data, stuck jobs.", _watchdog
+                ),
+                CommandEntry(
+                    "archive",
+                    "Archive events and ended runs before the store deletes them.",
+                    _archive,
                 ),
                 CommandEntry("web", "Serve the console and the HTTP API on this store, without a worker.", _web),
                 CommandEntry("migrate", "Migrate in place from the Lambda edition: check, shadow, cut over.", _migrate),

@@ -12,6 +12,7 @@ from worker.config.roles import Role
 from worker.config.store_setting import DEFAULT_STORE, STORE, checked_store_url
 from worker.core.membership.liveness import Timing
 from worker.core.model.pipeline import JobType
+from worker.store.archive_url import ArchiveUrl, parse_archive
 
 # Names that messages in other modules use.
 TIMING: Final = "INTERLOCK_TIMING"
@@ -49,6 +50,8 @@ OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 PREFIX: Final = "INTERLOCK_"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
 
+ARCHIVE: Final = "INTERLOCK_ARCHIVE"
+ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
 _NO_QUEUES: Final = "a worker on one file has no bus and no queues"
 
 
@@ -304,6 +307,27 @@ class Settings:
         HTTP_ALLOW,
         values.comma_list,
         "Hosts, `*.suffixes` and networks that HTTP, Databricks and Airflow jobs may call besides public addresses.",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSettings:
+    """ArchiveSettings say where history is kept beyond the store's retention."""
+
+    target: ArchiveUrl | None = setting(  # noqa: RUF009  as above
+        ARCHIVE,
+        parse_archive,
+        "`s3://BUCKET/PREFIX` or `file:DIRECTORY` to archive events and ended runs in; unset: no archive.",
+        used_by="scheduler; `interlock archive`",
+        see="how-to/archive.md",
+    )
+    types: tuple[str, ...] = setting(
+        ARCHIVE_TYPES,
+        values.comma_list,
+        "Event types of other systems to archive besides Interlock's own.",
+        used_by="scheduler; `interlock archive`",
+        see="how-to/archive.md",
+        needs=ARCHIVE,
+    )
+
+
         used_by="engine, scheduler; `interlock validate`",
         see="jobs.md",
     )
@@ -355,3 +379,4 @@ def without_effect(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, 
             yield name, each.no_effect_on_file
         elif each.needs and each.needs not in changed:
             yield name, f"there is no {each.needs}"
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)

@@ -66,6 +66,7 @@ class Metric(Enum):
     RUNS_STARTED = "RunsStarted"
     RUNS_FAILED = "RunsFailed"
     DEAD_LETTERS = "DeadLetters"
+    ARCHIVE_LAG = "ArchiveLagSeconds"
     HEARTBEAT = "Heartbeat"
 
     @property
@@ -92,6 +93,7 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.RUNS_STARTED: _counter("jobs started"),
     Metric.RUNS_FAILED: _counter("runs that failed"),
     Metric.DEAD_LETTERS: _counter("records and messages kept as dead letters", "stream or queue"),
+    Metric.ARCHIVE_LAG: _seconds("how far the archive is behind, on the worker that writes it"),
     Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }
 

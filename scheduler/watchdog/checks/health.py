@@ -14,6 +14,10 @@ BEHIND_MAX: Final = timedelta(minutes=5)
 # Returns how far the readers of each stream are behind, by stream. Raises `RetryLater`.
 Lags: TypeAlias = Callable[[], Awaitable[Mapping[str, timedelta]]]
 
+# Returns why history may be lost; None if the archive progresses. Raises `RetryLater`.
+ArchiveProblem: TypeAlias = Callable[[datetime], Awaitable[str | None]]
+ARCHIVE: Final = "archive"
+
 _NOTHING: Final[Sequence[Finding]] = ()
 
 
@@ -51,6 +55,18 @@ class LagCheck:
         again, self._late_before = late.keys() & self._late_before, set(late)
         if again:
             raise Impaired({f"{self._name} {stream}": _said(stream, late[stream]) for stream in sorted(again)})
+        return _NOTHING
+
+
+class ArchiveCheck:
+    """Reports an archive that makes no progress, before the store deletes what it has not written."""
+
+    def __init__(self, problem: ArchiveProblem) -> None:
+        self._problem = problem
+
+    async def look(self, now: datetime) -> Sequence[Finding]:
+        if (problem := await self._problem(now)) is not None:
+            raise Impaired({ARCHIVE: problem})
         return _NOTHING
 
 

@@ -9,7 +9,14 @@ from scheduler.watchdog.alerts import Alerts
 from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.checks.active import LATE, ActiveChecks
 from scheduler.watchdog.checks.deadlines import DeadlineChecks
-from scheduler.watchdog.checks.health import DeadLetterCheck, LagCheck, Lags
+from scheduler.watchdog.checks.health import (
+    ARCHIVE,
+    ArchiveCheck,
+    ArchiveProblem,
+    DeadLetterCheck,
+    LagCheck,
+    Lags,
+)
 from scheduler.watchdog.checks.missed_starts import BeginChecks
 from scheduler.watchdog.checks.orphans import OrphanCheck, Poll
 from scheduler.watchdog.checks.post_run import PostRunCheck
@@ -48,6 +55,7 @@ class Watched:
     probes_alerts: bool = False  # a receiver at the end of the alert path answers probes
     ping: Ping | None = None
     repeat_after: timedelta | None = None
+    archive: ArchiveProblem | None = None  # None: there is no archive to check
     patience: GracePeriods = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
     looks_once: bool = False  # there is only one pass: what is missing in it counts as lost
@@ -163,6 +171,8 @@ def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list
         checks.append(
             WatchdogCheck(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True)
         )
+    if watched.archive is not None:
+        checks.append(WatchdogCheck(name=ARCHIVE, look=ArchiveCheck(watched.archive).look))
     if watched.probes_alerts:
         checks.append(WatchdogCheck(name=ALERT_PATH, look=AlertPathCheck(tables, clock).look, is_vital=True))
     return checks

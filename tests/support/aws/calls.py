@@ -22,6 +22,7 @@ PREFIXES: Final = {
 # One action for several operations, or with another name.
 RENAMED: Final = {
     "lambda:Invoke": "lambda:InvokeFunction",
+    "s3:HeadBucket": "s3:ListBucket",
     "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
     "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
     "sqs:SendMessageBatch": "sqs:SendMessage",
@@ -145,6 +146,8 @@ def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Ite
             yield Call(action, queue and f"queue/{queue}")
         case "events":
             yield Call(action, "bus")
+        case "s3":
+            yield Call(action, "archive/objects" if "Key" in parameters else "archive/bucket")
         case "logs":
             yield Call(action, f"logs:{parameters.get('logGroupName', '')}")
         case _ if service in JOB_RESOURCES:

@@ -478,6 +478,31 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("archive",),
+        "archivedWindow",
+        "one for each window that was written",
+        {
+            "start": "when the window begins",
+            "end": "when it ends",
+            "events": "how many events were in it",
+            "runs": "how many runs ended in it",
+            "objects": "how many objects were written",
+            "again": "whether this was the second reading, which writes only what changed",
+        },
+    ),
+    Record(
+        ("archive",),
+        "archive",
+        "the last record",
+        {
+            "target": "where the archive is",
+            "upTo": "up to which time it is written; null if nothing was due",
+            "events": "how many events were archived",
+            "runs": "how many runs",
+            "objects": "in how many objects",
+        },
+    ),
+    Record(
         ("watchdog run",),
         "check",
         "one for each check",

@@ -28,8 +28,8 @@ GROUPS = {
 PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
-    "Cancel", "Check", "Compare", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print",
-    "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take",
+    "Archive", "Cancel", "Check", "Compare", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate", "Pause",
+    "Print", "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take",
     "Watch", "Write",
 }  # fmt: skip
 # They change runs that failed or are active; a page of the docs shows them at work, and a test runs it.

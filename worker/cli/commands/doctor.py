@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -33,11 +33,15 @@ from worker.core.model.pipeline import Pipeline
 from worker.operations.doctor.group import WorkerGroup, look_at_workers, watch_workers
 from worker.operations.doctor.machine import look_at_disk, look_at_program
 from worker.operations.doctor.report import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
+from worker.store.archive_url import FileArchive
 from worker.store.backends.open import opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
 from worker.store.url import DynamoPlace, SqlitePlace, locate
+
+if TYPE_CHECKING:
+    from worker.operations.doctor.aws_calls import AwsCalls
 
 AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
@@ -101,6 +105,8 @@ async def _at_work(
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
             yield found
+    async for found in _archive(access, settings, place):
+        yield found
     async for found in _jobs(access, place):
         yield found
     try:
@@ -167,15 +173,38 @@ def _access_rules(settings: Settings) -> object:
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
     # Loaded here: loading the AWS library takes longer than checking a file.
-    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
     from worker.operations.doctor.aws import Cloud  # noqa: PLC0415
-    from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
 
-    client = ClientSettings(region=place.region, endpoint=place.endpoint, agent=PERSON)
     async with AsyncExitStack() as stack:
-        calls = AwsCalls(stack, client, access.clock)
+        calls = _aws_calls(stack, access, place)
         async for found in Cloud(calls=calls, settings=settings, names=place.names, told=told_pattern()).look():
             yield found
+
+
+async def _archive(
+    access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
+) -> AsyncIterator[Diagnosis]:
+    """Check the target of the archive, if this worker writes one."""
+    target = settings.archive.target
+    if target is None or Role.SCHEDULER not in settings.roles:
+        return
+    from worker.operations.doctor.archive import look_at_bucket, look_at_directory  # noqa: PLC0415
+
+    if isinstance(target, FileArchive):
+        yield look_at_directory(target)
+        return
+    async with AsyncExitStack() as stack:
+        async for found in look_at_bucket(_aws_calls(stack, access, place), target):
+            yield found
+
+
+def _aws_calls(stack: AsyncExitStack, access: StoreAccess, place: SqlitePlace | DynamoPlace) -> "AwsCalls":
+    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415  loaded only where AWS is asked
+    from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
+
+    is_cloud = isinstance(place, DynamoPlace)
+    region, endpoint = (place.region, place.endpoint) if is_cloud else (None, None)
+    return AwsCalls(stack, ClientSettings(region=region, endpoint=endpoint, agent=PERSON), access.clock)
 
 
 async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncIterator[Diagnosis]:
@@ -189,15 +218,8 @@ async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncI
         return  # the checks of the store and of the workers report the reason
     if not names:
         return
-    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
-    from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
-
-    is_cloud = isinstance(place, DynamoPlace)
-    client = ClientSettings(
-        region=place.region if is_cloud else None, endpoint=place.endpoint if is_cloud else None, agent=PERSON
-    )
     async with AsyncExitStack() as stack:
-        async for found in look_at_glue(AwsCalls(stack, client, access.clock), names):
+        async for found in look_at_glue(_aws_calls(stack, access, place), names):
             yield found
 
 

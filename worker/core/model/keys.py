@@ -438,6 +438,16 @@ def stale_rollup_of(sk: str) -> tuple[date, int] | None:
         return None
 
 
+# --- the archive ------------------------------------------------------------------------------------------------------
+
+ARCHIVE = "ARCHIVE"  # a partition key
+
+
+def archive_sk(target: str) -> str:
+    """Return the row of the progress of one archive, which its target's hash names."""
+    return f"PROGRESS#{target}"
+
+
 # --- bulk operations --------------------------------------------------------------------------------------------------
 
 BULK = "BULK"

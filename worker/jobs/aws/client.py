@@ -24,7 +24,7 @@ from worker.jobs.runner import always
 from worker.net.aws_sessions import session_of_loop
 from worker.net.sockets import open_socket
 
-Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
+Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "s3", "secretsmanager"]
 
 # How far back to look for a lost start: longer than a run waits for its job, short enough to keep lists short.
 LOOK_BACK: Final = timedelta(days=2)
@@ -179,4 +179,6 @@ def _config(settings: AwsEndpoint, *, keeps_connections: bool) -> AioConfig:
         read_timeout=None,  # each call has its own limit, which also bounds a slow response
         max_pool_connections=settings.connections_max,
         http_session_cls=WatchedSession,
+        # An endpoint of one's own rarely has a name for each bucket.
+        s3={"addressing_style": "path"} if settings.endpoint else None,
     )

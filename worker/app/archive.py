@@ -1,0 +1,72 @@
+"""Wires the archiver: its target, and its periodic task under the scheduler's lease."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from scheduler.periodic import PeriodicTask
+from worker.app.dependencies import WorkerDeps
+from worker.config.settings import Settings
+from worker.operations.archive.archiver import Archiver
+from worker.operations.archive.history import History
+from worker.operations.archive.target import ArchiveTarget, DirectoryTarget
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.store.archive_url import ArchiveUrl, FileArchive, S3Archive
+from worker.store.repos.delivery.archive_progress import ArchiveProgresses
+from worker.store.table import Tables
+
+EVERY: Final = timedelta(minutes=1)
+WINDOWS_MAX: Final = 500  # in one turn of the task
+TURN_MAX_S: Final = 15.0  # so that a long backlog does not keep the lease from moving
+
+_log = logger()
+
+
+async def open_archiver(
+    stack: AsyncExitStack, settings: Settings, place: ArchiveUrl, *, tables: Tables, clock: Clock
+) -> Archiver:
+    """Open the archive at `place`; `stack` closes it. It connects on first use."""
+    match place:
+        case FileArchive():
+            target: ArchiveTarget = DirectoryTarget(place.directory)
+        case S3Archive():
+            # The AWS libraries, which only this kind of target needs.
+            from worker.app.aws_endpoint import aws_endpoint  # noqa: PLC0415
+            from worker.jobs.aws.client import Aws  # noqa: PLC0415
+            from worker.operations.archive.s3_target import S3Target  # noqa: PLC0415
+
+            target = S3Target(await stack.enter_async_context(Aws(aws_endpoint(settings))), place)
+    history = History(tables, settings.archive.types)
+    return Archiver(history, target, ArchiveProgresses(tables, str(place)), clock, name=str(place))
+
+
+def with_archiver(deps: WorkerDeps, archiver: Archiver) -> WorkerDeps:
+    """Return dependencies whose scheduler archives, and whose watchdog checks that it does."""
+    watchdog = replace(deps.sources.watchdog, archive=archiver.problem)
+    return replace(deps, sources=replace(deps.sources, archiver=archiver, watchdog=watchdog))
+
+
+def archive_task(archiver: Archiver, clock: Clock, may_act: Callable[[], bool]) -> PeriodicTask:
+    """Return the task that archives what is due. An error ends its turn; the next one repeats the window."""
+
+    async def archive() -> None:
+        began = clock.monotonic()
+        for _ in range(WINDOWS_MAX):
+            if not may_act() or clock.monotonic() - began > TURN_MAX_S:
+                return
+            report = await archiver.step(may_act)
+            if report is None:
+                return
+            if report.objects:
+                _log.info(
+                    "archive.written",
+                    up_to=report.window.end.isoformat(),
+                    events=report.events,
+                    runs=report.runs,
+                    objects=report.objects,
+                )
+
+    return PeriodicTask("archive", EVERY, archive)

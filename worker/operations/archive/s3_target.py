@@ -1,0 +1,38 @@
+"""Keeps an archive in a bucket of S3."""
+
+from typing import Final
+
+from worker.core.run.state import FailureCategory
+from worker.jobs.aws.client import Aws
+from worker.jobs.aws.errors import AwsTrouble
+from worker.store.archive_url import S3Archive
+
+_HINTS: Final = {
+    "NoSuchBucket": "make the bucket, or correct INTERLOCK_ARCHIVE",
+    "AccessDenied": "allow the worker s3:PutObject on the bucket's prefix, and the use of the bucket's key",
+    "PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
+}
+
+
+class S3Target:
+    """Keeps each object under the prefix of a bucket."""
+
+    def __init__(self, aws: Aws, place: S3Archive) -> None:
+        self._aws, self._place = aws, place
+
+    async def put(self, name: str, content: bytes) -> None:
+        parameters = {
+            "Bucket": self._place.bucket,
+            "Key": f"{self._place.prefix}{name}",
+            "Body": content,
+            "ContentType": "application/x-ndjson",
+            "ContentEncoding": "gzip",
+        }
+        try:
+            await self._aws.call("s3", "PutObject", parameters)
+        except AwsTrouble as trouble:
+            hint = _HINTS.get(trouble.code, "")
+            if not hint:
+                raise
+            message = f"the archive {self._place} rejects its objects: {trouble}; {hint}"
+            raise AwsTrouble(message, category=FailureCategory.PERMANENT, code=trouble.code) from trouble
