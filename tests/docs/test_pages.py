@@ -27,6 +27,7 @@ NOT_RUN = {
     "how-to/migrate.md": 1,
     "how-to/s3-files.md": 2,
     "how-to/test-rules-in-ci.md": 2,
+    "how-to/web-access.md": 3,
 }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from worker.app.dependencies import OutputDeps
-from worker.config.settings import WEB, WEB_TOKENS, Settings
+from worker.config.settings import WEB, WEB_AUTH, WEB_TOKENS, Settings
 from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.jobs.callbacks import callback_urls
@@ -24,9 +24,12 @@ from worker.store.repos.callback_key import make_callback_key
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import ChangeFeed, Tables
 from worker.telemetry.meters import Meters
-from worker.web.access import AccessMode, AccessRules, parse_tokens
+from worker.web.access import AccessMode, AccessRules, Caller, Identify, parse_tokens, unauthenticated
 from worker.web.addresses import Address, parse_address
+from worker.web.asgi import Scope
 from worker.web.health import HealthPages, HealthProblem, WorkerHealth
+from worker.web.operators import parse_operators
+from worker.web.proxy_access import parse_proxy_access
 
 if TYPE_CHECKING:
     from worker.web.live.updates import LiveUpdates
@@ -89,7 +92,7 @@ async def open_web(
             f"its dependencies, or unset {WEB}"
         ) from error
 
-    rules = access_rules(settings, await _tokens(settings, clock))
+    rules = access_rules(settings, await _tokens(settings, clock), await _identify(stack, settings, clock))
     address = rules.address
     context = ApiContext(
         tables=tables,
@@ -152,7 +155,7 @@ def _feed_of(tables: Tables, settings: Settings) -> ChangeFeed | None:
     return below if isinstance(below, SqliteTables) and not settings.shadow else None
 
 
-def access_rules(settings: Settings, tokens: str) -> AccessRules:
+def access_rules(settings: Settings, tokens: str, identify: Identify | None = None) -> AccessRules:
     """Return who may use the API. Raises `ConfigError` if it would be open to other machines."""
     return AccessRules(
         address=parse_address(WEB, settings.web.listen),
@@ -160,7 +163,52 @@ def access_rules(settings: Settings, tokens: str) -> AccessRules:
         tokens=parse_tokens(tokens),
         public_url=settings.web.public_url,
         is_read_only=settings.web.is_read_only or settings.shadow,
+        identify=identify,
     )
+
+
+def checked_access(settings: Settings) -> AccessRules:
+    """Return the rules as far as they can be checked without opening anything. Raises `ConfigError`."""
+    web = settings.web
+    operators = parse_operators(web.operators)
+    match web.auth:
+        case AccessMode.PROXY:
+            identify: Identify | None = parse_proxy_access(web.proxies, web.proxy_secret, operators).identify
+        case AccessMode.ALB:
+            from worker.web.identity.key_source import key_address  # noqa: PLC0415
+
+            key_address(web.alb)
+            identify = _nobody
+        case _:
+            identify = None
+    return access_rules(settings, web.tokens, identify)
+
+
+async def _nobody(_: Scope) -> Caller:
+    raise unauthenticated("nobody can sign in here")
+
+
+async def _identify(stack: AsyncExitStack, settings: Settings, clock: Clock) -> Identify | None:
+    """Return who knows the callers in the modes `alb` and `proxy`. Raises `ConfigError`."""
+    web = settings.web
+    operators = parse_operators(web.operators)
+    match web.auth:
+        case AccessMode.PROXY:
+            return parse_proxy_access(web.proxies, web.proxy_secret, operators).identify
+        case AccessMode.ALB:
+            try:
+                from worker.web.identity.alb_access import AlbAccess  # noqa: PLC0415  it needs an extra
+            except ImportError as error:
+                raise ConfigError(f"{WEB_AUTH} is alb, which needs the extra alb; install interlock[alb]") from error
+            from worker.net.address_policy import AddressPolicy  # noqa: PLC0415
+            from worker.net.http_client import HttpClient  # noqa: PLC0415
+            from worker.web.identity.key_source import KeySource, keys_of_region  # noqa: PLC0415
+
+            http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(())))
+            keys = KeySource(keys_of_region(http, web.alb), clock)
+            return AlbAccess(web.alb, web.alb_client, keys, operators, clock).identify
+        case _:
+            return None
 
 
 async def with_callbacks(outputs: OutputDeps, settings: Settings, tables: Tables, served: Address | None) -> OutputDeps:

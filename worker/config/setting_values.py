@@ -17,7 +17,7 @@ FOLLOWED: Final = ("control", "joblog", "events")  # the tables whose changes wo
 # The first policy is the default.
 FAILURE_POLICIES: Final = ("park-key", "skip", "block")
 LOSS_POLICIES: Final = ("resync", "halt")
-WEB_AUTH: Final = ("local", "token")  # the first is the default
+WEB_AUTH: Final = ("local", "token", "alb", "proxy")  # the first is the default
 RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
@@ -73,7 +73,7 @@ def web_reads(name: str, text: str) -> int:
 
 def web_auth(name: str, text: str) -> str:
     if text not in WEB_AUTH:
-        raise ConfigError(f"{name} is {text!r}; use {' or '.join(WEB_AUTH)}")
+        raise ConfigError(f"{name} is {text!r}; use {_or(WEB_AUTH)}")
     return text
 
 

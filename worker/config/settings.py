@@ -44,14 +44,19 @@ WEB_AUTH: Final = "INTERLOCK_WEB_AUTH"
 WEB_TOKENS: Final = "INTERLOCK_WEB_TOKENS"
 WEB_READONLY: Final = "INTERLOCK_WEB_READONLY"
 WEB_READS: Final = "INTERLOCK_WEB_READS"
+WEB_OPERATORS: Final = "INTERLOCK_WEB_OPERATORS"
+WEB_ALB: Final = "INTERLOCK_WEB_ALB"
+WEB_ALB_CLIENT: Final = "INTERLOCK_WEB_ALB_CLIENT"
+WEB_PROXIES: Final = "INTERLOCK_WEB_PROXIES"
+WEB_PROXY_SECRET: Final = "INTERLOCK_WEB_PROXY_SECRET"  # noqa: S105 - the name of a variable
 PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
+ARCHIVE: Final = "INTERLOCK_ARCHIVE"
+ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 
 PREFIX: Final = "INTERLOCK_"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
 
-ARCHIVE: Final = "INTERLOCK_ARCHIVE"
-ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
 _NO_QUEUES: Final = "a worker on one file has no bus and no queues"
 
 
@@ -226,7 +231,7 @@ class WebSettings:
     auth: str = setting(
         WEB_AUTH,
         values.web_auth,
-        "`local`: anyone who reaches a loopback address may read; `token`: every request needs a token.",
+        "Who may use it: `local` (who reaches a loopback address reads), `token`, `alb` or `proxy`.",
         default=values.WEB_AUTH[0],
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
@@ -234,10 +239,48 @@ class WebSettings:
     tokens: str = setting(
         WEB_TOKENS,
         values.plain_text,
-        "Tokens, `NAME:ROLE:SHA256` with the role `viewer` or `operator`; or `secretsmanager://NAME#KEY`.",
+        "Tokens, `NAME:ROLE:SHA256`, roles `viewer`, `operator` and `producer`; or `secretsmanager://NAME#KEY`.",
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
         is_secret=True,
+    )
+    operators: str = setting(
+        WEB_OPERATORS,
+        values.plain_text,
+        "Who may act in the modes `alb` and `proxy`: `user:NAME` and `group:NAME`, compared in full.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+    )
+    alb: str = setting(
+        WEB_ALB,
+        values.plain_text,
+        "Mode `alb`: ARN of the load balancer whose signed tokens are trusted.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+    )
+    alb_client: str = setting(
+        WEB_ALB_CLIENT,
+        values.plain_text,
+        "Mode `alb`: id of the OIDC client for which the tokens must be issued.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+        needs=WEB_ALB,
+    )
+    proxies: tuple[str, ...] = setting(
+        WEB_PROXIES,
+        values.comma_list,
+        "Mode `proxy`: networks of the proxies whose `X-Forwarded-User` and `-Groups` are trusted.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+    )
+    proxy_secret: str = setting(
+        WEB_PROXY_SECRET,
+        values.plain_text,
+        "Mode `proxy`: SHA-256 of the secret that the proxy sends in `X-Interlock-Proxy`.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+        is_secret=True,
+        needs=WEB_PROXIES,
     )
     public_url: str = setting(
         PUBLIC_URL,
@@ -261,6 +304,27 @@ class WebSettings:
         default="20",
         used_by="every worker; `interlock web`",
         see="how-to/console.md",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSettings:
+    """ArchiveSettings say where history is kept beyond the store's retention."""
+
+    target: ArchiveUrl | None = setting(  # noqa: RUF009  as above
+        ARCHIVE,
+        parse_archive,
+        "`s3://BUCKET/PREFIX` or `file:DIRECTORY` to archive events and ended runs in; unset: no archive.",
+        used_by="scheduler; `interlock archive`",
+        see="how-to/archive.md",
+    )
+    types: tuple[str, ...] = setting(
+        ARCHIVE_TYPES,
+        values.comma_list,
+        "Event types of other systems to archive besides Interlock's own.",
+        used_by="scheduler; `interlock archive`",
+        see="how-to/archive.md",
+        needs=ARCHIVE,
     )
 
 
@@ -307,27 +371,6 @@ class Settings:
         HTTP_ALLOW,
         values.comma_list,
         "Hosts, `*.suffixes` and networks that HTTP, Databricks and Airflow jobs may call besides public addresses.",
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveSettings:
-    """ArchiveSettings say where history is kept beyond the store's retention."""
-
-    target: ArchiveUrl | None = setting(  # noqa: RUF009  as above
-        ARCHIVE,
-        parse_archive,
-        "`s3://BUCKET/PREFIX` or `file:DIRECTORY` to archive events and ended runs in; unset: no archive.",
-        used_by="scheduler; `interlock archive`",
-        see="how-to/archive.md",
-    )
-    types: tuple[str, ...] = setting(
-        ARCHIVE_TYPES,
-        values.comma_list,
-        "Event types of other systems to archive besides Interlock's own.",
-        used_by="scheduler; `interlock archive`",
-        see="how-to/archive.md",
-        needs=ARCHIVE,
-    )
-
-
         used_by="engine, scheduler; `interlock validate`",
         see="jobs.md",
     )
@@ -343,6 +386,7 @@ class ArchiveSettings:
     alerts: AlertSettings = field(default_factory=AlertSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     web: WebSettings = field(default_factory=WebSettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
 
 SETTINGS: Final = tuple(settings_of(Settings))
@@ -379,4 +423,3 @@ def without_effect(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, 
             yield name, each.no_effect_on_file
         elif each.needs and each.needs not in changed:
             yield name, f"there is no {each.needs}"
-    archive: ArchiveSettings = field(default_factory=ArchiveSettings)

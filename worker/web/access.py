@@ -1,17 +1,19 @@
 """Access to the web server: who calls, in which role, and from which site.
 
 `local` is for loopback addresses: every program that reaches the port may read. `token` is for every other address:
-each request names a token, of which the settings hold only the hash. Changes need the role operator everywhere.
+each request names a token, of which the settings hold only the hash. With `alb` and `proxy`, whatever stands in front
+of the server signs people in, and programs use tokens. Changes need the role operator everywhere; a producer may write
+sensors and nothing else.
 """
 
 import hashlib
 import hmac
 import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from worker.core.errors import ConfigError
@@ -32,11 +34,14 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<
 class AccessMode(StrEnum):
     LOCAL = "local"
     TOKEN = "token"  # noqa: S105  the name of a mode
+    ALB = "alb"
+    PROXY = "proxy"
 
 
 class AccessRole(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
+    PRODUCER = "producer"  # writes sensors, and reads nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ ANYONE: Final = Caller("local", AccessRole.VIEWER)
 # A job that reports its end has no token of ours: the address that it was given is its permission.
 JOB: Final = Caller("job", AccessRole.VIEWER)
 CALLBACKS: Final = "/api/v1/jobs/"
+SENSORS: Final = "/api/v1/sensors"
+
+# Returns who was signed in before a request came here. Raises `WebProblem`, and `RetryLater` if it cannot tell.
+Identify: TypeAlias = Callable[[Scope], Awaitable[Caller]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,13 +92,17 @@ def _token(number: int, text: str) -> AccessToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """AccessRules decide about requests. `public_url` is "" if the server has no public name."""
+    """AccessRules decide about requests. `public_url` is "" if the server has no public name.
+
+    `identify` is who knows the caller in the modes `alb` and `proxy`.
+    """
 
     address: Address
     mode: AccessMode = AccessMode.LOCAL
     tokens: Sequence[AccessToken] = ()
     public_url: str = ""
     is_read_only: bool = False
+    identify: Identify | None = None
 
     def __post_init__(self) -> None:
         if self.mode is AccessMode.LOCAL and not self.address.is_loopback:
@@ -97,21 +110,25 @@ class AccessRules:
                 f"{self.address} can be reached from other machines, so requests must be authenticated; "
                 f"set INTERLOCK_WEB_AUTH=token and {TOKENS}, or serve on 127.0.0.1"
             )
+        if self.mode in {AccessMode.ALB, AccessMode.PROXY} and self.identify is None:
+            raise ConfigError(f"INTERLOCK_WEB_AUTH is {self.mode}, and nothing says who signs people in")
         if self.mode is AccessMode.TOKEN and not self.tokens:
             raise ConfigError(f"INTERLOCK_WEB_AUTH is token and there is no token; set {TOKENS}")
 
-    def admit(self, scope: Scope) -> Caller:
-        """Return who calls. Raises `WebProblem` for a request that must not reach a handler."""
+    async def admit(self, scope: Scope) -> Caller:
+        """Return who calls. Raises `WebProblem` for a request that must not reach a handler, and `RetryLater`."""
         self.check_host(scope)
         if str(scope["path"]).startswith(CALLBACKS):
             self._check_writable()
             return JOB
-        caller = self._caller(scope)
+        caller = await self._caller(scope)
+        if caller.role is AccessRole.PRODUCER and not _writes_sensors(scope):
+            raise WebProblem(ProblemType.FORBIDDEN, "the role producer may write sensors, and nothing else")
         if scope["method"] not in READS:
             self._check_site(scope)
             self._check_writable()
-            if caller.role is not AccessRole.OPERATOR:
-                raise WebProblem(ProblemType.FORBIDDEN, "changes need a token whose role is operator")
+            if caller.role is AccessRole.VIEWER:
+                raise WebProblem(ProblemType.FORBIDDEN, "changes need the role operator")
         return caller
 
     def _check_writable(self) -> None:
@@ -134,12 +151,14 @@ class AccessRules:
 
     # --- who ----------------------------------------------------------------------------------------------------------
 
-    def _caller(self, scope: Scope) -> Caller:
+    async def _caller(self, scope: Scope) -> Caller:
         if any(key == b"authorization" for key, _ in scope["headers"]):
             return self._named(header(scope, b"authorization") or "")
         if self.mode is AccessMode.LOCAL:
             return ANYONE
-        raise _unauthenticated("the request has no token; send it as `Authorization: Bearer TOKEN`")
+        if self.identify is not None:
+            return await self.identify(scope)
+        raise unauthenticated("the request has no token; send it as `Authorization: Bearer TOKEN`")
 
     def _named(self, authorization: str) -> Caller:
         scheme, _, credential = authorization.partition(" ")
@@ -147,14 +166,14 @@ class AccessRules:
         if scheme.lower() == "basic":
             credential = _password(credential)
         elif scheme.lower() != "bearer":
-            raise _unauthenticated("the scheme is not known; use `Authorization: Bearer TOKEN`")
+            raise unauthenticated("the scheme is not known; use `Authorization: Bearer TOKEN`")
         if not 0 < len(credential) <= CREDENTIAL_MAX:
-            raise _unauthenticated("the token is not valid")
+            raise unauthenticated("the token is not valid")
         found = hashlib.sha256(credential.encode()).hexdigest()
         # Every token is compared, so that the time says nothing about which one was close.
         matching = [token for token in self.tokens if hmac.compare_digest(token.sha256, found)]
         if not matching:
-            raise _unauthenticated("the token is not valid")
+            raise unauthenticated("the token is not valid")
         return matching[0].caller
 
     # --- from where ---------------------------------------------------------------------------------------------------
@@ -169,7 +188,7 @@ class AccessRules:
             if header(scope, b"origin") not in self._origins(scope):
                 raise WebProblem(ProblemType.CROSS_SITE, "the Origin is not this server's")
         elif b"authorization" not in names:
-            raise _unauthenticated("changes need a token; send it as `Authorization: Bearer TOKEN`")
+            raise unauthenticated("changes need a token; send it as `Authorization: Bearer TOKEN`")
         elif not (header(scope, b"authorization") or "").lower().startswith("bearer "):
             # A browser says where a request comes from. What does not is a program, and a program has a token.
             raise WebProblem(ProblemType.CROSS_SITE, "a program must send `Authorization: Bearer TOKEN`")
@@ -179,6 +198,11 @@ class AccessRules:
             parts = urlsplit(self.public_url)
             return {f"{parts.scheme}://{parts.netloc}".lower()}
         return {f"http://{header(scope, b'host')}".lower()}
+
+
+def _writes_sensors(scope: Scope) -> bool:
+    path = str(scope["path"])
+    return scope["method"] == "POST" and (path == SENSORS or path.startswith(f"{SENSORS}/"))
 
 
 def _host_of(scope: Scope) -> str | None:
@@ -194,5 +218,6 @@ def _password(credential: str) -> str:
         return ""
 
 
-def _unauthenticated(detail: str) -> WebProblem:
+def unauthenticated(detail: str) -> WebProblem:
+    """Return the problem of a request whose sender is not known."""
     return WebProblem(ProblemType.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": 'Bearer realm="interlock"'})

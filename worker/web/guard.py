@@ -101,7 +101,7 @@ class Guard:
         if path in self._open_paths:
             await self._health(scope, receive, exchange.send)
             return
-        caller = self._rules.admit(scope)
+        caller = await self._rules.admit(scope)
         if path == METRICS:
             await self._health(scope, receive, exchange.send)
             return

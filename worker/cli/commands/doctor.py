@@ -162,13 +162,13 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
 
 def _access_rules(settings: Settings) -> object:
     """Check the address and tokens of the HTTP API; only a worker reads tokens in a managed secret."""
-    from worker.app.web import access_rules  # noqa: PLC0415
+    from worker.app.web import checked_access  # noqa: PLC0415
     from worker.jobs.secrets import MANAGED  # noqa: PLC0415
     from worker.web.addresses import parse_address  # noqa: PLC0415
 
     if settings.web.tokens.startswith(MANAGED):
         return parse_address(WEB, settings.web.listen)
-    return access_rules(settings, settings.web.tokens)
+    return checked_access(settings)
 
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:

@@ -65,8 +65,9 @@ token with the role operator.
 \b
 Settings from the environment:
   INTERLOCK_WEB            HOST:PORT, as --listen
-  INTERLOCK_WEB_AUTH       local or token
+  INTERLOCK_WEB_AUTH       local, token, alb or proxy
   INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256, or secretsmanager://NAME#KEY
+  INTERLOCK_WEB_OPERATORS  user:NAME and group:NAME, for alb and proxy
   INTERLOCK_WEB_READONLY   1 rejects every change
   INTERLOCK_WEB_READS      read units per second of lists on DynamoDB
   INTERLOCK_PUBLIC_URL     its public address
