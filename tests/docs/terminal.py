@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 from tests.support.worlds import fork_server
 
 COLUMNS: Final = 120
+READER: Final = "ann"  # who types: a worker prints who asked for a rerun
 PATIENCE_S: Final = 100.0  # a command takes one second, and many times that on a busy machine
 LOOK_AGAIN_S: Final = 0.05
 Found = TypeVar("Found")
@@ -30,7 +31,8 @@ _CONTROL: Final = re.compile(r"\x1b\[(?P<number>[0-9;?]*)(?P<letter>[A-Za-z])|(?
 def environment(home: Path) -> dict[str, str]:
     """Return a newcomer's environment: `interlock` on the PATH, and no settings."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm", "NO_COLOR": "1"}
+    shown = {"LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm", "NO_COLOR": "1"}
+    return {"PATH": path, "HOME": str(home), "LOGNAME": READER, "USER": READER, **shown}
 
 
 def until(look: Callable[[], Found | None], what: str, *, every_s: float = LOOK_AGAIN_S) -> Found:

@@ -3,6 +3,7 @@
 The streams may be full, slow or closed while the worker continues.
 """
 
+import os
 import syslog
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ class RunStreams:
     @property
     def unread(self) -> list[str]:
         """Return the names of the streams whose reader is gone."""
-        return [stream.name for stream in (self.out, self.log) if stream.is_broken]
+        return list(dict.fromkeys(stream.name for stream in (self.out, self.log) if stream.is_broken))
 
     def on_broken(self, act: Callable[[], None]) -> None:
         """Call `act`, in any thread, once for each stream whose reader is gone.
@@ -74,9 +75,21 @@ class RunStreams:
 @contextmanager
 def run_streams(out: TextIO | None, err: TextIO | None) -> Generator[RunStreams]:
     """Yield both streams; at the end, close them, which writes what is queued within a short time."""
-    streams = RunStreams(out=line_writer(out, "standard output"), log=line_writer(err, "standard error"))
+    written = line_writer(out, "standard output")
+    # Two writers on one terminal would write in any order.
+    log = written if _is_one_terminal(out, err) else line_writer(err, "standard error")
+    streams = RunStreams(out=written, log=log)
     try:
         yield streams
     finally:
         streams.out.close()
         streams.log.close()
+
+
+def _is_one_terminal(out: TextIO | None, err: TextIO | None) -> bool:
+    if out is None or err is None:
+        return False
+    try:
+        return out.isatty() and err.isatty() and os.path.sameopenfile(out.fileno(), err.fileno())
+    except (OSError, ValueError):  # an in-memory stream, or one that was closed
+        return False
