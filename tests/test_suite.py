@@ -139,6 +139,14 @@ def test_what_ends_in_time_is_not_ended() -> None:
     assert not ended.wait(0.3)
 
 
+def test_no_page_has_the_marks_of_a_merge() -> None:
+    """In code they would be errors; in a page nobody would notice."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+    marks = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+
+    assert [str(page) for page in pages if marks.search(page.read_text(encoding="utf-8"))] == []
+
+
 def test_all_that_needs_an_emulator_is_in_a_group() -> None:
     """Or each test process would start emulators of its own."""
     files = (ROOT / "tests/aws").glob("test_*.py")
