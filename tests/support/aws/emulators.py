@@ -112,7 +112,7 @@ async def dynamodb_tables(server: Server, clock: Clock) -> AsyncGenerator[Dynamo
     use_test_credentials()
     tables = DynamoTables(new_names(), RealWaits(clock), ClientSettings(endpoint=server.proxy.url, read_s=20.0))
     try:
-        _make_tables(server, tables.names)
+        make_tables(server, tables.names)
         await tables.open()
         yield tables
     finally:
@@ -120,7 +120,7 @@ async def dynamodb_tables(server: Server, clock: Clock) -> AsyncGenerator[Dynamo
         assert_nothing_was_scanned(server.proxy)
 
 
-def _make_tables(server: Server, names: TableNames) -> None:
+def make_tables(server: Server, names: TableNames) -> None:
     """Make them by one request each: `ensure_tables`, which has tests of its own, takes longer than most tests do.
 
     Their rows do not expire. A test has a time of day of its own, by which most of its rows expire: by the emulator's
