@@ -10,17 +10,18 @@ from starlette.routing import Route, Router
 
 from worker.web.asgi import Receive, Scope, Send, WebApp
 from worker.web.console.action_pages import pipeline_action_page, run_action_page
-from worker.web.console.banners_part import banners_fragment
+from worker.web.console.alerts_page import alerts_page
 from worker.web.console.console import Console
 from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
-from worker.web.console.overview_page import overview_fragment, overview_page
+from worker.web.console.overview_page import banners_fragment, overview_fragment, overview_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
 from worker.web.console.problem_pages import API
 from worker.web.console.run_page import run_page
 from worker.web.console.sign_in import sign_in
 from worker.web.console.theme_page import choose_theme
+from worker.web.console.timeline_page import timeline_fragment, timeline_page
 from worker.web.console.workers_page import workers_page
 from worker.web.problems import ProblemType, WebProblem
 
@@ -31,9 +32,11 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/": overview_page,
     "/pipelines": pipelines_page,
     "/pipelines/{pipeline}": pipeline_page,
+    "/timeline": timeline_page,
     "/events": events_page,
     "/deadletters": deadletters_page,
     "/workers": workers_page,
+    "/alerts": alerts_page,
     "/signin": sign_in,
     "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
@@ -44,6 +47,7 @@ FRAGMENTS: Final[dict[str, ConsolePage]] = {
     "/frag/banners": banners_fragment,
     "/frag/overview": overview_fragment,
     "/frag/pipelines": pipelines_fragment,
+    "/frag/timeline": timeline_fragment,
 }
 
 FORMS: Final[dict[str, ConsolePage]] = {

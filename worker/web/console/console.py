@@ -21,13 +21,16 @@ from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder
 from worker.web.live.sentences import WaitSentences
+from worker.web.live.timeline import OwnerLanes
 
 NAVIGATION: Final = (
     ("", "Overview"),
     ("pipelines", "Pipelines"),
+    ("timeline", "Timeline"),
     ("events", "Events"),
     ("deadletters", "Dead letters"),
     ("workers", "Workers"),
+    ("alerts", "Alerts"),
 )
 COMPRESSED_MIN: Final = 1_400  # bytes: less fits into one packet anyway
 COMPRESSION: Final = 4
@@ -38,6 +41,16 @@ DONE: Final = {
     "pause": "The pipeline is paused.",
     "resume": "The pipeline is resumed.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LivePart:
+    """LivePart makes a whole page live: it is fetched again from `url` when its run or pipeline changes."""
+
+    kind: str
+    url: str
+    run: str
+    pipeline: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +65,7 @@ class Console:
     finder: AttentionFinder = field(init=False)
     sentences: WaitSentences = field(init=False)
     lists: PipelineLists = field(init=False)
+    owners: OwnerLanes = field(init=False)
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +82,7 @@ class Console:
         object.__setattr__(self, "finder", AttentionFinder(self.context.clock))
         object.__setattr__(self, "sentences", WaitSentences(self.context.tables, self.context.clock))
         object.__setattr__(self, "lists", PipelineLists(self.context.clock))
+        object.__setattr__(self, "owners", OwnerLanes(self.context.clock))
 
     def author(self, request: Request) -> RequestAuthor:
         state = request.scope["state"]
@@ -106,6 +121,7 @@ class Console:
             "may_act": False,
             "THEMES": THEMES,
             "theme": THEMES[0],
+            "live_part": None,
             "banners": banners(self.context.live, now),
             "as_of": self.context.live.as_of or now,
         }

@@ -78,6 +78,12 @@ async def overview_fragment(console: Console, request: Request) -> Response:
     return console.page(request, "overview_content.html", **values)
 
 
+async def banners_fragment(console: Console, request: Request) -> Response:
+    """Return the banners alone, for every page."""
+    await console.context.live.fresh()
+    return console.page(request, "banners.html")
+
+
 async def _values(console: Console, *, may_act: bool) -> dict[str, Any]:
     live, now = console.context.live, console.context.clock.now()
     mirror = await live.fresh()

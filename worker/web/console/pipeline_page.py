@@ -37,7 +37,7 @@ from worker.web.charts.run_charts import (
     ready_chart,
 )
 from worker.web.console.config_versions import DIFF_LINES_MAX, DiffLine, config_diff, config_text, version_lines
-from worker.web.console.console import Console
+from worker.web.console.console import Console, LivePart
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
 from worker.web.console.sensor_lines import data_text, sensor_lines
 from worker.web.console.wording import span
@@ -118,6 +118,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         now=now,
         zone=schedule.zone if schedule else UTC,
         id=pipeline,
+        live_part=LivePart("pipeline", _own_path(console, request, pipeline), "", pipeline),
         version=version,
         problems=deployed.problems if isinstance(deployed, Unusable) else (),
         pause=pause,
@@ -146,6 +147,11 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         diff=await _diff(console, pipeline, version, compared),
         diff_lines_max=DIFF_LINES_MAX,
     )
+
+
+def _own_path(console: Console, request: Request, pipeline: PipelineId) -> str:
+    given = {name: request.query_params.get(name, "") for name in ("schedule", "to")}
+    return console.links.pipeline(pipeline, **given)
 
 
 def pipeline_of(request: Request) -> PipelineId:

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
-from worker.web.console.sparkline import Sparkline, sparkline
 from worker.web.console.wording import Badge, span, span_of
 from worker.web.live.catalogue import CatalogueEntry
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import NEVER, SORTS, PipelineFilter, latest_run
 from worker.web.live.sections import usual_s
+from worker.web.live.sparkline import Sparkline, sparkline
 from worker.web.problems import ProblemType, WebProblem
 
 PAGE_ROWS: Final = 100

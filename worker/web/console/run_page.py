@@ -26,7 +26,7 @@ from worker.operations.runs.run_records import attempt_records, deadline_record
 from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
 from worker.store.repos.run_data import RunData
 from worker.web.api.parameters import ID
-from worker.web.console.console import Console
+from worker.web.console.console import Console, LivePart
 from worker.web.console.gantt import GanttChart, gantt_chart
 from worker.web.console.links import is_web_address
 from worker.web.console.wording import Badge, deadline_badge, gate_badge, span, status_badge
@@ -71,6 +71,7 @@ async def run_page(console: Console, request: Request) -> Response:
         zone=zone,
         refresh_s=REFRESH_S if is_active else None,
         key=key,
+        live_part=LivePart("run", console.links.run(key), str(key), key.pipeline),
         view=view,
         badge=status_badge(_word(view)),
         since=_since(run, now),

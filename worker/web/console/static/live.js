@@ -55,12 +55,12 @@
   };
 
   const patchAll = (part, content) => {
-    const fresh = [...content.children];
+    const fresh = [...content.children].filter((each) => each.id);
     const names = new Set(fresh.map((each) => each.id));
-    for (const old of [...part.children]) if (!names.has(old.id) && !isBusy(old)) old.remove();
+    for (const old of [...part.children]) if (old.id && !names.has(old.id) && !isBusy(old)) old.remove();
     let before = null;
     for (const each of fresh) {
-      const old = each.id ? document.getElementById(each.id) : null;
+      const old = document.getElementById(each.id);
       if (old && part.contains(old)) {
         replace(old, each);
         before = document.getElementById(each.id);
@@ -121,9 +121,11 @@
     const template = document.createElement("template");
     template.innerHTML = await response.text();
     if (!part.isConnected) return;
-    if (part.dataset.live === "hold") return holdNew(part, template.content);
-    if (part.dataset.live === "rows") patchRows(template.content);
-    else patchAll(part, template.content);
+    // A page is its own part: then the response is a whole page, which holds an element of the same id.
+    const content = template.content.getElementById(part.id) || template.content;
+    if (part.dataset.live === "hold") return holdNew(part, content);
+    if (part.dataset.live === "rows") patchRows(content);
+    else patchAll(part, content);
     shown(part);
   };
 

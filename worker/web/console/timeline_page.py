@@ -1,0 +1,216 @@
+"""The timeline: which runs happened when, by owner or by pipeline, with a table of the same facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worker.core.time.timestamps import parse_rfc3339
+from worker.web.console.console import Console
+from worker.web.console.live_rows import badge_of
+from worker.web.console.wording import Badge, span_of
+from worker.web.live.facts import moment
+from worker.web.live.mirror import Mirror
+from worker.web.live.pipeline_list import PipelineFilter
+from worker.web.live.timeline import QUARTER_S, LaneRun, OwnerLane, PipelineLane, TimeWindow, lane_of
+from worker.web.problems import ProblemType, WebProblem
+
+HOURS: Final = (6, 12, 24, 48, 168)
+AHEAD: Final = 0.25  # of the window lies after now
+PAGE_LANES: Final = 100
+QUERY_MAX: Final = 200
+OWNER_HEIGHT: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineBar:
+    """TimelineBar is a phase of a run; `left` and `width` are percentages."""
+
+    left: float
+    width: float
+    tone: str
+    is_waiting: bool
+    link: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineLine:
+    """TimelineLine is a row of the table below the drawing: one run."""
+
+    lane: LaneRun
+    badge: Badge
+    link: str
+    begin: datetime
+    end: datetime
+    duration: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineLane:
+    name: str
+    link: str
+    bars: Sequence[TimelineBar]
+    deadlines: Sequence[float]
+    lines: Sequence[TimelineLine]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineOwner:
+    lane: OwnerLane
+    link: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineTick:
+    at: float
+    moment: datetime
+    text: str
+
+
+async def timeline_page(console: Console, request: Request) -> Response:
+    return console.page(request, "timeline.html", **await _values(console, request))
+
+
+async def timeline_fragment(console: Console, request: Request) -> Response:
+    return console.page(request, "timeline_content.html", **await _values(console, request))
+
+
+async def _values(console: Console, request: Request) -> dict[str, Any]:
+    given, now = request.query_params, console.context.clock.now()
+    window, hours, begin = _window(given.get("from", ""), given.get("hours", ""), now)
+    owner, q = given.get("owner", "")[:QUERY_MAX], given.get("q", "")[:QUERY_MAX].strip()
+    is_urgent, all_lanes = given.get("attention", "") == "1", given.get("lanes", "") == "1"
+    mirror = await console.context.live.fresh()
+    query = {
+        "from": begin,
+        "hours": str(hours),
+        "owner": owner,
+        "q": q,
+        "attention": "1" if is_urgent else "",
+        "lanes": "1" if all_lanes else "",
+    }
+    lanes, owners, found = list[TimelineLane](), list[TimelineOwner](), 0
+    if owner or q or is_urgent or all_lanes:
+        attention = await console.finder.find(mirror)
+        urgent = frozenset(key.partition("/")[0] for key in attention.urgent)
+        chosen = await console.lists.choose(mirror, PipelineFilter(q=q, owner=owner, attention=is_urgent), urgent)
+        found = len(chosen)
+        first = sorted(chosen, key=lambda each: each not in urgent)[:PAGE_LANES]
+        seconds = now.timestamp()
+        lanes = [_lane(console, mirror, lane_of(mirror, each, window, seconds), window, now) for each in first]
+    else:
+        counted = await console.owners.of(mirror, window)
+        found = len(counted)
+        owners = [_owner(console, each, query) for each in counted[:PAGE_LANES]]
+    return {
+        "now": now,
+        "lanes": lanes,
+        "owner_lanes": owners,
+        "found": found,
+        "page_lanes": PAGE_LANES,
+        "window": window,
+        "begin": moment(window.begin),
+        "end": moment(window.end),
+        "now_at": _share(window, now.timestamp()),
+        "ticks": _ticks(window),
+        "hours": hours,
+        "all_hours": HOURS,
+        "query": query,
+        "wanted_owner": owner,
+        "wanted_q": q,
+        "is_urgent": is_urgent,
+        "earlier": _moved(window, -1),
+        "later": _moved(window, 1),
+        "owners": sorted(filter(None, mirror.owners)),
+        "is_recent": now.timestamp() - window.begin <= 7 * 86_400,
+    }
+
+
+def _window(begin: str, hours: str, now: datetime) -> tuple[TimeWindow, int, str]:
+    """Return the window that a query names: whole quarters of an hour, so that viewers share it."""
+    chosen = int(hours) if hours in {str(each) for each in HOURS} else 24
+    length = chosen * 3_600
+    at = parse_rfc3339(begin) if begin else None
+    if begin and at is None:
+        raise WebProblem(ProblemType.BAD_REQUEST, "`from` is not a time; write it as 2027-03-22T06:00:00Z")
+    first = now - timedelta(seconds=length * (1 - AHEAD)) if at is None else at
+    start = first.timestamp() // QUARTER_S * QUARTER_S
+    return TimeWindow(start, start + length), chosen, begin
+
+
+def _moved(window: TimeWindow, by: int) -> str:
+    begin = moment(window.begin + by * (window.end - window.begin) / 2)
+    return f"{begin:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _lane(console: Console, mirror: Mirror, lane: PipelineLane, window: TimeWindow, now: datetime) -> TimelineLane:
+    lines = [_line(console, mirror, each, now) for each in lane.runs]
+    return TimelineLane(
+        name=lane.pipeline,
+        link=console.links.pipeline(lane.pipeline),
+        bars=[bar for each, line in zip(lane.runs, lines, strict=True) for bar in _bars(window, each, line)],
+        deadlines=[_share(window, at) for at in lane.deadlines],
+        lines=lines,
+        left_out=lane.left_out,
+    )
+
+
+def _line(console: Console, mirror: Mirror, each: LaneRun, now: datetime) -> TimelineLine:
+    run = each.run
+    return TimelineLine(
+        lane=each,
+        badge=badge_of(mirror, run, now),
+        link=console.links.run_named(run.pipeline, run.schedule, run.period),
+        begin=moment(each.begin),
+        end=moment(each.end),
+        duration=span_of(each.end - each.begin),
+    )
+
+
+def _bars(window: TimeWindow, each: LaneRun, line: TimelineLine) -> list[TimelineBar]:
+    parts = [(each.begin, each.end if each.started is None else each.started, True)]
+    if each.started is not None:
+        parts.append((each.started, each.end, False))
+    title = f"{each.run.period}: {line.badge.word}, {line.duration}"
+    bars: list[TimelineBar] = []
+    for begin, end, is_waiting in parts:
+        left, right = _share(window, begin), _share(window, end)
+        if end < window.begin or begin > window.end or (begin == end and len(parts) > 1):
+            continue
+        width = max(0.3, right - left)
+        bars.append(TimelineBar(min(left, 100 - width), round(width, 3), line.badge.tone, is_waiting, line.link, title))
+    return bars
+
+
+def _owner(console: Console, lane: OwnerLane, query: dict[str, str]) -> TimelineOwner:
+    """Draw how many runs an owner had at once, as one path of bars: 100 units wide."""
+    step = 100 / max(1, len(lane.quarters))
+    parts: list[str] = []
+    for number, count in enumerate(lane.quarters):
+        if count:
+            height = max(1.0, OWNER_HEIGHT * count / lane.most)
+            left = round(number * step, 3)
+            parts.append(f"M{left} {OWNER_HEIGHT}v-{height:.1f}h{step:.3f}v{height:.1f}z")
+    chosen = {**query, "owner": lane.owner} if lane.owner else {**query, "lanes": "1"}
+    return TimelineOwner(lane=lane, link=console.links.to("timeline", **chosen), path="".join(parts))
+
+
+def _ticks(window: TimeWindow) -> list[TimelineTick]:
+    length = window.end - window.begin
+    step = next(each for each in (3_600, 7_200, 10_800, 21_600, 86_400) if length / each <= 9)
+    first = -(-window.begin // step) * step
+    times = [first + number * step for number in range(int(length // step) + 1)]
+    pattern = "%m-%d" if step >= 86_400 else "%H:%M"
+    shown = [at for at in times if 3 <= _share(window, at) <= 97]
+    return [TimelineTick(_share(window, at), moment(at), f"{moment(at).astimezone(UTC):{pattern}}") for at in shown]
+
+
+def _share(window: TimeWindow, at: float) -> float:
+    share = (at - window.begin) / (window.end - window.begin)
+    return round(min(1.0, max(0.0, share)) * 100, 3)

@@ -1,0 +1,126 @@
+"""The timeline, from the mirror: lanes of pipelines with their runs, or the runs of owners at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from worker.core.run.state import State
+from worker.runtime.clock import Clock
+from worker.web.live.facts import ActiveRun, FinishedRun
+from worker.web.live.mirror import Mirror
+from worker.web.live.slices import Slices
+
+QUARTER_S: Final = 900
+LANE_RUNS_MAX: Final = 18  # of one lane: with its deadlines at most 20 shapes, so 2,000 on a page of 100 lanes
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    begin: float
+    end: float
+
+    def holds(self, begin: float, end: float) -> bool:
+        return begin < self.end and end >= self.begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneRun:
+    """LaneRun is a run in its lane: when it waited, when its job ran, and how it stands or ended."""
+
+    run: ActiveRun | FinishedRun
+    begin: float
+    started: float | None
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineLane:
+    pipeline: str
+    runs: Sequence[LaneRun]
+    deadlines: Sequence[float]
+    left_out: int
+
+
+@dataclass(slots=True)
+class OwnerLane:
+    """OwnerLane counts an owner's runs in each quarter of an hour."""
+
+    owner: str
+    quarters: list[int]
+    pipelines: int = 0
+    runs: int = 0
+    failed: int = 0
+    active: int = 0
+
+    @property
+    def most(self) -> int:
+        return max(self.quarters, default=0)
+
+
+def lane_of(mirror: Mirror, pipeline: str, window: TimeWindow, now: float) -> PipelineLane:
+    """Return the runs of a pipeline in a window, oldest first; the latest, if there are too many."""
+    found = [_ended(run) for run in mirror.ended_of(pipeline).values()]
+    found += [_active(run, now) for run in mirror.active_of(pipeline).values()]
+    shown = sorted((each for each in found if window.holds(each.begin, each.end)), key=lambda each: each.begin)
+    keys = {*mirror.active_of(pipeline), *(each.run.key for each in shown)}
+    times = sorted(watch.breach_at for key in keys if (watch := mirror.watches.get(key)))
+    return PipelineLane(
+        pipeline=pipeline,
+        runs=shown[-LANE_RUNS_MAX:],
+        deadlines=[at for at in times if window.begin <= at < window.end][:2],
+        left_out=max(0, len(shown) - LANE_RUNS_MAX),
+    )
+
+
+@dataclass(slots=True)
+class OwnerLanes:
+    """Counts the runs of every owner, at most once in ten seconds for all viewers."""
+
+    clock: Clock
+    _known: dict[TimeWindow, tuple[float, Sequence[OwnerLane]]] = field(
+        default_factory=dict[TimeWindow, tuple[float, Sequence[OwnerLane]]]
+    )
+
+    async def of(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
+        now_s = self.clock.monotonic()
+        known = self._known.get(window)
+        if known is None or now_s - known[0] > 10:
+            if len(self._known) > 16:
+                self._known.clear()
+            self._known[window] = known = now_s, await self._count(mirror, window)
+        return known[1]
+
+    async def _count(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
+        slices, now = Slices(self.clock), self.clock.now().timestamp()
+        quarters = int((window.end - window.begin) // QUARTER_S)
+        lanes: dict[str, OwnerLane] = {
+            owner: OwnerLane(owner, [0] * quarters, pipelines=count) for owner, count in mirror.owners.items()
+        }
+        for run in [*mirror.active.values(), *mirror.ended.values()]:
+            await slices.rest()
+            placed = _ended(run) if isinstance(run, FinishedRun) else _active(run, now)
+            if not window.holds(placed.begin, placed.end):
+                continue
+            entry = mirror.catalogue.get(run.pipeline)
+            owner = entry.owner if entry else ""
+            lane = lanes.setdefault(owner, OwnerLane(owner, [0] * quarters))
+            lane.runs += 1
+            lane.failed += isinstance(run, FinishedRun) and run.word == "failed"
+            lane.active += isinstance(run, ActiveRun)
+            first = max(0, int((placed.begin - window.begin) // QUARTER_S))
+            last = min(quarters - 1, int((placed.end - window.begin) // QUARTER_S))
+            for number in range(first, last + 1):
+                lane.quarters[number] += 1
+        return sorted(lanes.values(), key=lambda lane: (-lane.failed, lane.owner))
+
+
+def _ended(run: FinishedRun) -> LaneRun:
+    begin = min(run.created_at if run.created_at is not None else run.at, run.at)
+    started = None if run.started_at is None else min(max(run.started_at, begin), run.at)
+    return LaneRun(run=run, begin=begin, started=started, end=run.at)
+
+
+def _active(run: ActiveRun, now: float) -> LaneRun:
+    is_working = run.state in {State.POLLING.value, State.STOPPING.value}
+    since = min(run.since, now)
+    return LaneRun(run=run, begin=since, started=since if is_working else None, end=now)
