@@ -1,4 +1,7 @@
-"""`interlock runs rerun`, killed with -9 at random times and run again: each run is requested once."""
+"""`interlock runs rerun`, killed with -9 at random times and run again: each run is requested once.
+
+CHAOS_ROUNDS asks for that many kills, of an operation on 1,000 runs instead of 50.
+"""
 
 import asyncio
 import os
@@ -23,7 +26,11 @@ from worker.store.repos.runs import Runs
 from worker.store.table import TableName, Tables, query_all
 
 T = TypeVar("T")
-RUNS = 50
+CHAOS_ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))
+RUNS = 1_000 if CHAOS_ROUNDS else 50
+KILLS = CHAOS_ROUNDS or 4
+LIMIT_S = 3_600 if CHAOS_ROUNDS else 60
+WHOLE_S = 600 if CHAOS_ROUNDS else 40
 COMMAND = ("runs", "rerun", "--state", "failed", "--since", "1d", "--reason", "network", "--as", "ann", "--yes")
 
 
@@ -53,6 +60,7 @@ def run_for(seconds: float) -> int | None:
         return None
 
 
+@pytest.mark.timeout(LIMIT_S)
 def test_a_bulk_rerun_killed_and_run_again_requests_each_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,13 +78,14 @@ def test_a_bulk_rerun_killed_and_run_again_requests_each_run_once(
     asyncio.run(in_present(put))
     draw, kills, code = random.Random(5), 0, None
     while code is None:
-        code = run_for(draw.uniform(1.0, 3.5) if kills < 4 else 40)
+        code = run_for(draw.uniform(1.0, 3.5 + RUNS / 100) if kills < KILLS else WHOLE_S)
         kills += code is None
 
     async def count(tables: Tables) -> Counter[str]:
         rows = query_all(tables, TableName.EVENTS, keys.pipeline_pk("orders"))
         return Counter([str(row["date"]) async for row in rows if row["eventType"] == EventType.OPERATOR_ACTION])
 
+    print(f"{RUNS} runs, {kills} kills")
     assert kills > 0
     assert code == 0
     assert asyncio.run(in_present(count)) == Counter(hours)
