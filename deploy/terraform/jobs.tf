@@ -7,6 +7,9 @@ locals {
     { sid = "Glue", actions = ["glue:StartJobRun", "glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"], on = ["glue/job"] },
     # Whether a run that Glue calls succeeded really did.
     { sid = "GlueLogs", actions = ["logs:FilterLogEvents"], on = ["glue/logs"] },
+    # What jobs printed, for `interlock logs` and the console.
+    { sid = "GlueOutput", actions = ["logs:GetLogEvents"], on = ["glue/logs"] },
+    { sid = "LambdaOutput", actions = ["logs:FilterLogEvents", "logs:GetLogEvents"], on = ["lambda/logs"] },
     { sid = "Emr", actions = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:DescribeStep", "elasticmapreduce:ListSteps", "elasticmapreduce:CancelSteps"], on = ["emr/cluster"] },
     { sid = "EmrServerless", actions = ["emr-serverless:StartJobRun", "emr-serverless:ListJobRuns"], on = ["emr-serverless/application"] },
     { sid = "EmrServerlessRuns", actions = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], on = ["emr-serverless/run"] },
@@ -29,6 +32,7 @@ locals {
     "emr-serverless/role"        = var.emr_serverless_role_arns
     "states/machine"             = var.state_machine_arns
     "states/execution"           = [for arn in var.state_machine_arns : "${replace(arn, ":stateMachine:", ":execution:")}:*"]
+    "lambda/logs"                = flatten([for arn in var.lambda_function_arns : ["${local.log_groups}:/aws/lambda/${element(split(":", arn), 6)}", "${local.log_groups}:/aws/lambda/${element(split(":", arn), 6)}:*"]])
     "lambda/function"            = flatten([for arn in var.lambda_function_arns : [arn, "${arn}:*"]])
     "secret/jobs"                = var.job_secret_arns
   }

@@ -84,6 +84,12 @@ STREAM = "arn:aws:dynamodb:eu-west-1:000000000000:table/t-events/stream/2027-01-
             {"logGroupName": DEFAULT_LOG_GROUP},
             {Call("logs:FilterLogEvents", f"logs:{DEFAULT_LOG_GROUP}")},
         ),
+        (
+            "logs",
+            "GetLogEvents",
+            {"logGroupName": "/aws/lambda/load", "logStreamName": "s"},
+            {Call("logs:GetLogEvents", "logs:/aws/lambda/load")},
+        ),
     ],
 )
 def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about(

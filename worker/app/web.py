@@ -76,6 +76,10 @@ async def open_web(
 
     `is_alone`: the process has nothing else to do, so the console's lists are read before the first request.
     """
+    from worker.app.aws_endpoint import aws_endpoint  # noqa: PLC0415
+    from worker.jobs.aws.client import Aws  # noqa: PLC0415
+    from worker.jobs.aws.log_tails import LogTails  # noqa: PLC0415
+
     try:
         from worker.web.api.application import make_api  # noqa: PLC0415
         from worker.web.api.context import ApiContext  # noqa: PLC0415
@@ -98,6 +102,7 @@ async def open_web(
         tables=tables,
         clock=clock,
         job_folder=job_folder(settings.store),
+        tails=LogTails(await stack.enter_async_context(Aws(aws_endpoint(settings)))),
         feed=_feed_of(tables, settings),
         reads_per_s=settings.web.reads_per_s,
     )

@@ -68,8 +68,11 @@ def statements(duty: str) -> tuple[Statement, ...]:
 
 def _patterns(names: list[str]) -> list[str]:
     """What a right on jobs is about; of logs, the groups themselves, which the module names."""
-    groups = [f"logs:{group}" for group in default_of("glue_log_groups")]
-    return [each for name in names for each in (groups if name == "glue/logs" else [name])]
+    groups = {
+        "glue/logs": [f"logs:{group}" for group in default_of("glue_log_groups")],
+        "lambda/logs": ["logs:/aws/lambda/*"],
+    }
+    return [each for name in names for each in groups.get(name, [name])]
 
 
 def _listed(said: Any) -> list[str]:  # noqa: ANN401 - a list, or the name of one

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ class JobAttempt:
     job: str
     url: str
     is_active: bool
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ def attempt_of(run: Run, number: int | None) -> JobAttempt | None:
             job=job_id(run.job),
             url=job_url(run.job),
             is_active=not run.is_ended,
+            started_at=run.started_at,
         )
     earlier = next((each for each in run.attempts if each.number == number), None)
     if earlier is None:
@@ -63,6 +66,7 @@ def attempt_of(run: Run, number: int | None) -> JobAttempt | None:
         job=earlier.job,
         url=earlier.url,
         is_active=False,
+        started_at=earlier.started_at,
     )
 
 
@@ -105,7 +109,7 @@ def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_act
     if is_cut:
         content = content.partition(b"\n")[2]  # the first line may lack its beginning, and with it the secret's
     text = content.decode(errors="replace")
-    return OutputPart([_safe(line, secrets) for line in text.splitlines()], size, is_cut)
+    return OutputPart([safe_line(line, secrets) for line in text.splitlines()], size, is_cut)
 
 
 def job_folder(url: str) -> Path:
@@ -135,7 +139,8 @@ def location_of(attempt: JobAttempt, config: Mapping[str, Json]) -> str:
             return f"{attempt.job_type or 'job'} {attempt.job}".strip()
 
 
-def _safe(line: str, secrets: Iterable[str]) -> str:
+def safe_line(line: str, secrets: Iterable[str]) -> str:
+    """Return a line without secrets and control characters, and not too long."""
     return redacted_text(hide_secrets(line[:LINE_CHARS_MAX], secrets))
 
 

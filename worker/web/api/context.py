@@ -8,6 +8,7 @@ from typing import Annotated, Final, cast
 from fastapi import Depends, Request
 
 from worker.config.versions import PipelineVersions
+from worker.jobs.aws.log_tails import LogTails
 from worker.operations.runs.statistics import RunStatistics
 from worker.operations.sensors.writes import SensorWriter
 from worker.runtime.clock import Clock
@@ -30,6 +31,7 @@ class ApiContext:
     tables: Tables
     clock: Clock
     job_folder: Path | None = None  # of the files of command jobs on this machine
+    tails: LogTails | None = None  # reads logs of jobs on AWS; None: only their location is shown
     feed: ChangeFeed | None = None
     reads_per_s: float = READS_PER_S
     live: LiveUpdates = field(init=False)

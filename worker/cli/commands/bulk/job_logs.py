@@ -11,6 +11,8 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.config.settings import read_settings
+from worker.core.errors import WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, PipelineId
 from worker.core.model.values import Json
@@ -61,6 +63,8 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
         path, secrets = job_folder(access.url) / attempt.token / OUTPUT, secrets_of(config, os.environ)
         is_command = attempt.job_type in {JobType.COMMAND, ""}
         part = read_output(path, None, secrets.values, is_active=attempt.is_active) if is_command else None
+        if not is_command and not secrets.unreadable:
+            return await _from_aws(screen, access, request, attempt, config)
         if part is None:
             return _elsewhere(screen, request, attempt, config)
         if secrets.unreadable:
@@ -77,6 +81,31 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
                 part = news
                 _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
             attempt = current
+    return Exit.DONE
+
+
+async def _from_aws(
+    screen: Screen, access: StoreAccess, request: LogsRequest, attempt: JobAttempt, config: dict[str, Json]
+) -> int:
+    """Show the end of the log that AWS keeps of a job, or where the target keeps its output."""
+    if attempt.job_type not in {JobType.GLUE, JobType.LAMBDA} or not attempt.job:
+        return _elsewhere(screen, request, attempt, config)
+    # The AWS libraries take longer to load than most commands take.
+    from worker.app.aws_endpoint import aws_endpoint  # noqa: PLC0415
+    from worker.jobs.aws.client import Aws  # noqa: PLC0415
+    from worker.jobs.aws.log_tails import LogTails  # noqa: PLC0415
+    from worker.operations.runs.job_tail import read_tail  # noqa: PLC0415
+
+    secrets = secrets_of(config, os.environ)
+    async with Aws(aws_endpoint(read_settings(os.environ, store=access.url))) as aws:
+        try:
+            part = await read_tail(LogTails(aws), attempt, config, secrets.values)
+        except WorkerError as error:
+            screen.remark(f"the log was not read: {error}", style="yellow")
+            part = None
+    if part is None:
+        return _elsewhere(screen, request, attempt, config)
+    _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
     return Exit.DONE
 
 
@@ -117,8 +146,8 @@ logs_app = typer.Typer()
 
 LOGS_HELP = f"""Show the output of a run's job, or where it is.
 
-For command jobs on this machine, the last 256 kB, without secrets and control characters. For other jobs, the place \
-where the target keeps the output.
+For command jobs on this machine, the last 256 kB. For Glue and Lambda jobs, the last 64 kB of their log in \
+CloudWatch. Both without secrets and control characters. For other jobs, the place where the target keeps the output.
 
 \b
 Examples:
