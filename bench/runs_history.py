@@ -21,16 +21,16 @@ from worker.store.repos.run_rows import run_to_row
 from worker.store.table import Put, Row, TableName, Tables
 
 PIPELINES: Final = 500
-FAILED_SHARE: Final = 0.02
+FAILED_EVERY: Final = 50
 REASONS: Final = ("Timeout: no answer in 30s", "exit code 3: disk full", "throttled by the target")
 BATCH_MAX: Final = 25  # of BatchWriteItem
 
 
-def a_run(number: int, now: datetime, days: int, chance: random.Random, *, is_active: bool) -> Run:
-    ended = now - timedelta(seconds=chance.uniform(0, days * 86_400))
+def a_run(number: int, now: datetime, age: timedelta, chance: random.Random, *, is_active: bool) -> Run:
+    ended = now - age
     period = Period.parse((now - timedelta(days=number // PIPELINES % 390)).date().isoformat())
     assert period is not None
-    failed = not is_active and chance.random() < FAILED_SHARE
+    failed = not is_active and number % FAILED_EVERY == 0
     state = State.POLLING if is_active else State.FAILED_FINAL if failed else State.COMPLETED
     since = now - timedelta(minutes=chance.uniform(0, 600)) if is_active else ended
     name = PipelineId(f"pipeline-{number % PIPELINES:04d}")
@@ -55,9 +55,11 @@ def a_run(number: int, now: datetime, days: int, chance: random.Random, *, is_ac
 
 
 def rows_of(ended: int, active: int, days: int, now: datetime) -> Iterator[Row]:
+    """Yield rows whose runs ended evenly over the days, so that histories of any length have equal days."""
     chance = random.Random(1)
     for number in range(ended + active):
-        yield run_to_row(a_run(number, now, days, chance, is_active=number >= ended))
+        age = timedelta(days=days) * ((number + chance.random()) / ended)
+        yield run_to_row(a_run(number, now, age, chance, is_active=number >= ended))
 
 
 def in_parts(rows: Iterator[Row], size: int) -> Iterator[Sequence[Row]]:
