@@ -7,7 +7,20 @@ Each gives ratios against a named peer measured in the same run; absolute figure
 import importlib
 import sys
 
-NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams", "polls", "cli", "runs", "costs")
+NAMES = (
+    "rules",
+    "configs",
+    "sqlite",
+    "dynamodb",
+    "engine",
+    "queues",
+    "streams",
+    "polls",
+    "cli",
+    "runs",
+    "sensors",
+    "costs",
+)
 
 
 def main() -> int:

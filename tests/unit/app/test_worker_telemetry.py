@@ -138,7 +138,9 @@ async def test_how_far_readers_are_behind_is_measured_for_facts_and_for_events_a
         reader.backlog.take("1", NOON - timedelta(seconds=10 * number))
         reader.counts.received, reader.counts.parked = 5 * number, number
 
-    with told.watching(cast("SessionWork", SimpleNamespace(readers=readers, runs_held=3)), cast("Member", None)):
+    with told.watching(
+        cast("SessionWork", SimpleNamespace(readers=readers, runs_held=3, archive_lag_s=None)), cast("Member", None)
+    ):
         measured = {(each.metric, each.label): each.value for each in told.meters.samples()}
     afterwards = {(each.metric, each.label): each.value for each in told.meters.samples()}
 
