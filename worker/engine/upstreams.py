@@ -1,6 +1,6 @@
 """Upstreams: reads the upstream runs that a run needs, consistently and by exact key, and judges them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -16,10 +16,11 @@ from worker.core.dependencies.period_mapping import (
     needed_periods,
 )
 from worker.core.model.keys import RunKey, run_key_of_name
-from worker.core.model.pipeline import Dependency, PeriodMapping, PipelineId, Schedule
-from worker.core.run.ended import changed_upstreams, named
+from worker.core.model.pipeline import Dependency, OnRerun, PeriodMapping, PipelineId, Schedule
+from worker.core.run.context import limits
+from worker.core.run.ended import changed_upstreams, named, on_rerun
 from worker.core.run.facts import UpstreamEnded
-from worker.core.run.state import ForeignRun, Run
+from worker.core.run.state import PATH_MAX, ForeignRun, Outcome, Run
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
@@ -28,6 +29,7 @@ from worker.store.repos.requests import Requests
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
+SETTLED_READ_MAX: Final = 1000  # runs above one that are looked at for whether they are at rest
 LATEST_READ_MAX: Final = 50  # how many runs `latest` looks at, newest first
 # A rerun request that was not answered for this long is no longer waited for; a pause may hold it for days.
 REQUEST_PATIENCE: Final = timedelta(hours=1)
@@ -58,7 +60,7 @@ class UpstreamReader:
         current = gate.attempts | await self._others(run, gate)
         waits_for = None if gate.is_at_rest else gate.reason or "an upstream run is active"
         if waits_for is None and changed_upstreams(run, current):
-            waits_for = await self._unanswered(gate)
+            waits_for = await self._unsettled(gate)
         return UpstreamEnded(upstream=upstream, upstreams=current, waits_for=waits_for, is_followed=gate.is_followed)
 
     async def link(self, schedule: Schedule, dependency: Dependency, memo: UpstreamMemo | None = None) -> Link | str:
@@ -114,11 +116,40 @@ class UpstreamReader:
         runs = [UpstreamRun(key=key, run=each) for key, each in found.items()]
         return {str(each.key): each.attempt for each in runs if each.is_complete}
 
-    async def _unanswered(self, gate: GateResult) -> str | None:
-        """Return which upstream runs are about to run again, because a request for it was not answered yet."""
-        runs = [each.run for item in gate.items for each in item.runs if isinstance(each.run, Run)]
-        waiting = await self._requested(runs)
-        return f"a rerun of {named(waiting)} was requested" if waiting else None
+    async def _unsettled(self, gate: GateResult) -> str | None:
+        """Return which upstream runs, at any distance, are about to run again; None if all are at rest.
+
+        Otherwise a run at the end of a diamond would run again for each of its sides.
+        """
+        level = [each.run for item in gate.items for each in item.runs if isinstance(each.run, Run)]
+        seen = {run.key for run in level}
+        for _ in range(PATH_MAX):
+            if active := [str(run.key) for run in level if not run.is_ended]:
+                return f"{named(active)} runs again"
+            if waiting := await self._requested(level):
+                return f"a rerun of {named(waiting)} was requested"
+            names = {key for run in level for name in run.started_after if (key := run_key_of_name(name)) is not None}
+            above = await self._runs.load_many([*names]) if names else {}
+            if stale := [str(run.key) for run in level if await self._is_to_rerun(run, above)]:
+                return f"{named(stale)} is to run again"
+            level = [run for key, run in above.items() if isinstance(run, Run) and key not in seen]
+            seen.update(run.key for run in level)
+            if not level or len(seen) > SETTLED_READ_MAX:
+                return None
+        return None
+
+    async def _is_to_rerun(self, run: Run, above: Mapping[RunKey, Run | ForeignRun]) -> bool:
+        """Return whether an ended run is out of date and will be rerun for it, within its budget."""
+        runs = (UpstreamRun(key=key, run=each) for key, each in above.items())
+        current = {str(each.key): each.attempt for each in runs if each.is_complete}
+        changed = changed_upstreams(run, current)
+        version = await self._configs.current(run.key.pipeline) if changed else None
+        schedule = version.pipeline.schedule(run.key.schedule) if version else None
+        if version is None or schedule is None or run.outcome is Outcome.CANCELLED:
+            return False
+        is_followed = any(isinstance(each, Run) and each.is_followed for each in above.values())
+        wants = any(on_rerun(schedule, name) is OnRerun.RERUN for name in changed)
+        return is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
 
     async def _requested(self, runs: Collection[Run]) -> list[str]:
         requests = await self._requests.reruns_of([run.key for run in runs])

@@ -12,7 +12,7 @@ from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.facts import Origin, RunTriggered
 from worker.core.run.sensor_match import LOOK_BACK
-from worker.core.run.state import ForeignRun, Run, State
+from worker.core.run.state import PATH_MAX, ForeignRun, Run, State
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period
 from worker.engine.dependency_index import DependencyIndex
@@ -39,6 +39,7 @@ class _Waiting:
     key: RunKey
     upstream: RunKey
     may_begin: MayBegin | None = None
+    depth: int = 0  # how many ended runs lie between it and the change
 
 
 class Dependents:
@@ -69,13 +70,17 @@ class Dependents:
                 await self.resync(version)
         if key.pipeline in self._index.graph:
             await self._compare(key)
+        await self._wake_all(key)
+
+    async def _wake_all(self, key: RunKey, depth: int = 0) -> None:
+        """Wake the runs that depend on a run, in slices; the caller's checkpoint waits for the last one."""
         downstreams = self._index.graph.downstreams(key.pipeline)
-        if not downstreams:
+        if not downstreams or depth > PATH_MAX:
             return
         memo = UpstreamMemo()
         for begin in range(0, len(downstreams), SLICE):
             some = downstreams[begin : begin + SLICE]
-            await gather_bounded([partial(self._wake, each, key, memo) for each in some])
+            await gather_bounded([partial(self._wake, each, key, memo, depth) for each in some])
 
     async def resync(self, version: Version, *, may_begin: MayBegin | None = None) -> None:
         """Handle the recent runs of a pipeline's upstreams as if they had just ended."""
@@ -105,7 +110,7 @@ class Dependents:
         if isinstance(run, Run) and run.is_ended and run.started_after and schedule is not None and schedule.after:
             await self._engine.handle(key, await self._upstreams.ended(run, schedule, key))
 
-    async def _wake(self, downstream: PipelineId, upstream: RunKey, memo: UpstreamMemo) -> None:
+    async def _wake(self, downstream: PipelineId, upstream: RunKey, memo: UpstreamMemo, depth: int) -> None:
         version = await self._configs.current(downstream)
         if version is None:
             return
@@ -117,7 +122,7 @@ class Dependents:
                 continue
             for period in waiting_periods(link, upstream.period):
                 key = RunKey(downstream, edge.schedule.id, period)
-                await self._consider(_Waiting(version, edge.schedule, key, upstream), memo)
+                await self._consider(_Waiting(version, edge.schedule, key, upstream, depth=depth), memo)
 
     async def _consider(self, waiting: _Waiting, memo: UpstreamMemo | None) -> None:
         key, schedule = waiting.key, waiting.schedule
@@ -126,6 +131,8 @@ class Dependents:
             case Run(is_ended=True):
                 if run.started_after:
                     await self._engine.handle(key, await self._upstreams.ended(run, schedule, waiting.upstream))
+                # A run further below may wait until it is certain that this one does not run again.
+                await self._wake_all(key, waiting.depth + 1)
             case Run(state=State.EVALUATING):
                 self._engine.request_evaluation(RowKind.TRIGGER, key)
                 await self._failures.tell(key, schedule, memo)
