@@ -14,6 +14,7 @@ from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event, shown_type
 from worker.core.model.run_names import name_parts
 from worker.core.model.values import Json
+from worker.core.run.state import CANCELLED, STATE_WORDS, State
 from worker.operations.page_links import NO_PAGES, PublicPages
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
@@ -49,10 +50,26 @@ _SHOWN: Final = (
 
 
 def thread_of(event: Event) -> ThreadKey:
+    """Return the thread of an event: that of its root cause, if a failed run is known to be one."""
+    if (root := root_of(event)) is not None:
+        return root
     incident = incident_of(event)
     if incident is None:
         return ThreadKey(event.pipeline, event.schedule, event.period)
     return ThreadKey(event.pipeline, incident=incident.key)
+
+
+def root_of(event: Event) -> ThreadKey | None:
+    """Return the thread of the failed run that is the root cause of an event; None if none is known."""
+    match event.detail.get("rootCause"):
+        case {"pipeline": str(pipeline), "schedule": str(schedule), "period": str(period), "status": status}:
+            return (
+                ThreadKey(pipeline, schedule, period)
+                if status in {STATE_WORDS[State.FAILED_FINAL], CANCELLED}
+                else None
+            )
+        case _:
+            return None
 
 
 def alert(event: Event, pages: PublicPages = NO_PAGES) -> ChatMessage:

@@ -269,7 +269,12 @@ def _is_past(seen: Open, event: Event) -> bool:
 
 
 def _version(event: Event) -> int:
-    """Return the run's version at the event's decision; for an incident, the time of the event."""
+    """Return the run's version at the event's decision; for an incident, the time of the event.
+
+    An event in the thread of its root cause is about another run, and does not change the first message.
+    """
+    if text.root_of(event) is not None:
+        return 0
     if (incident := incident_of(event)) is not None:
         return millis(event.at) * _PER_MS + incident.is_over  # in the same millisecond, the end comes last
     version = event.detail.get("version")

@@ -1,10 +1,12 @@
 """B after A: what the end of a run does to the runs that depend on it."""
 
+from consumers.alerts import text
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.worlds.dependencies import (
     FAILED,
     after,
     attempt_of,
+    key_of,
     push,
     ready,
     rerun,
@@ -14,9 +16,15 @@ from tests.support.worlds.dependencies import (
     told,
 )
 from tests.support.worlds.engine import DAY, World, a_world
+from worker.config.versions import Version
 from worker.core.model.pipeline import PipelineId
+from worker.core.run.facts import Origin, RunTriggered
 from worker.core.run.state import Pause, State
 from worker.jobs.runner import Running, Succeeded
+from worker.operations.explain.explanation import Gate, GateFinding, GateStatus
+from worker.operations.explain.gates import explain
+from worker.operations.explain.load import SnapshotLoader
+from worker.store.repos.delivery.threads import ThreadKey
 from worker.store.repos.pauses import Pauses
 
 HOURS = [f"{DAY}T{hour:02d}" for hour in range(24)]
@@ -257,3 +265,80 @@ async def test_latest_takes_the_newest_completed_period_within_its_reach() -> No
     assert run is not None
     assert run.state is State.COMPLETED
     assert "rates/stream/2026-03-01" in run.started_after
+
+
+@on_virtual_time
+async def test_explain_and_status_say_which_upstream_runs_a_run_waits_for() -> None:
+    world = await a_chain(root("hourly", "grain: hour"), after("daily", ["hourly"], "grain: day"))
+    async with world.worker():
+        for hour in HOURS[:5]:
+            await ready(world, "hourly", hour)
+        await world.wait(minutes=5)
+        world.runner.at_once = FAILED
+        await ready(world, "hourly", HOURS[8])
+        await world.wait(minutes=10)
+        world.runner.at_once = Running()
+        await ready(world, "hourly", HOURS[7])
+        await world.settle()
+        finding = await after_finding(world, f"daily/{DAY}")
+
+    assert finding.passage is GateStatus.CLOSED
+    assert finding.sentence == (
+        f"waits for hourly {DAY}: 5 of 24 hours completed; T07 running (usually 0s), T08 failed, "
+        "T05 not started, T06 not started, T09 not started, and 14 more"
+    )
+    assert finding.changes == (f"fix hourly and run `interlock rerun hourly {DAY}T08`",)
+
+
+async def after_finding(world: World, name: str) -> GateFinding:
+    loader, key = SnapshotLoader(world.tables), key_of(name)
+    version = await loader.version(key.pipeline)
+    assert isinstance(version, Version)
+    explanation = explain(await loader.at(key, version, world.clock.now()))
+    return next(each for each in explanation.findings if each.gate is Gate.AFTER)
+
+
+@on_virtual_time
+async def test_a_breach_three_levels_down_names_the_root_cause_and_goes_to_its_thread() -> None:
+    deadline = "sla: {deadline: '13:00', dayOffset: 0}\n"
+    world = await a_chain(
+        root("a"),
+        after("b", ["a"]),
+        after("c", ["b"]),
+        after("d", ["c"], "start: cron\n  cron: '0 12 * * *'") + deadline,
+    )
+    world.runner.at_once = FAILED
+    async with world.worker() as worker:
+        await ready(world, "a", DAY)
+        await world.wait(minutes=5)
+        key = key_of(f"d/cron/{DAY}")
+        version = await worker.parts.configs.current(key.pipeline)
+        assert version is not None
+        wanted = RunTriggered(key=key, birth=worker.engine.new_run(version), origin=Origin.CRON)
+        await worker.engine.handle(key, wanted)
+        await world.wait(hours=2)
+        waiting = await run_of(world, f"d/cron/{DAY}")
+
+    assert waiting is not None
+    assert waiting.is_at_gate
+    [breach] = await told(world, "d", "SLA_BREACH")
+    assert "root cause: a/stream/2026-03-03 failed: exit code 3" in breach.event.message
+    assert text.thread_of(breach.event) == ThreadKey("a", "stream", DAY)
+
+
+@on_virtual_time
+async def test_a_cycle_that_arrives_as_a_row_is_rejected_with_its_path_and_the_last_version_stays() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]))
+    async with world.worker() as worker:
+        await world.settle()
+        await push(world.tables, world, after("a", ["c"]))
+        await world.settle()
+        version = await worker.parts.configs.current(PipelineId("a"))
+        await ready(world, "a", DAY)
+        await world.wait(minutes=2)
+
+        [rejected] = await told(world, "a", "CONFIG_REJECTED")
+        assert rejected.event.detail["problems"] == ["a cycle: a after c after b after a"]
+        assert version is not None
+        assert version.pipeline.schedules[0].after == ()
+        assert await state_of(world, f"c/{DAY}") is State.COMPLETED

@@ -34,6 +34,8 @@ from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run, State
 from worker.core.schedule.checkpoints import GracePeriods, Since
 from worker.core.time.timestamps import format_rfc3339
+from worker.engine.root_causes import RootCauses
+from worker.engine.upstreams import UpstreamReader
 from worker.jobs.runner import Running
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
@@ -235,7 +237,9 @@ async def _play_check(case: Case) -> object:
 
 def _look(case: Case, stage: Stage, ledger: Expectations) -> Look:
     work, alerts = DueWork(stage.tables, ledger, stage.parts.resync), Alerts(stage.tables, stage.clock)
-    begin = BeginChecks(work, alerts, Pauses(stage.tables))
+    configs = stage.parts.configs
+    causes = RootCauses(stage.tables, configs, UpstreamReader(stage.tables, configs))
+    begin = BeginChecks(work, alerts, Pauses(stage.tables), causes)
     parts = stage.parts
     deadlines = DeadlineChecks(stage.tables, parts.engine, parts.configs, parts.watches, work=work, alerts=alerts)
     return {

@@ -72,7 +72,7 @@ def build_engine(
     upstreams = UpstreamReader(tables, configs, clock)
     index, causes = DependencyIndex(tables, configs, clock), RootCauses(tables, configs, upstreams)
     watches = SlaMonitor(
-        tables, configs, commits, session=standing.session, clock=clock, timers=timers, standing=standing
+        tables, configs, commits, session=standing.session, clock=clock, timers=timers, standing=standing, causes=causes
     )
     engine = Engine(
         tables,

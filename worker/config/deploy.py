@@ -1,12 +1,18 @@
 """Deploys and removes configurations, in an order in which a crash in between is harmless."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from worker.config.render import config_hash, to_json
+from worker.config.versions import PipelineVersions
+from worker.core.dependencies.graph import edges_of
 from worker.core.errors import RetryLater
 from worker.core.model.content_hash import content_hash
 from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.core.run.state import PATH_MAX
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import gather_bounded
 from worker.runtime.ids import random_id
 from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
 from worker.store.repos.deployments import Deployments
@@ -15,6 +21,22 @@ from worker.store.repos.schedule_marks import ScheduleMarks
 from worker.store.table import StaleWrite, Tables
 
 _NOTE_TRIES_MAX: Final = 5
+
+
+async def upstreams_of(configs: PipelineVersions, pipelines: Iterable[Pipeline]) -> dict[PipelineId, Pipeline]:
+    """Return the deployed pipelines above the given ones, level by level; the given ones are left out."""
+    given = {pipeline.id: pipeline for pipeline in pipelines}
+    found: dict[PipelineId, Pipeline] = {}
+    level = [edge.upstream for pipeline in given.values() for edge in edges_of(pipeline)]
+    for _ in range(PATH_MAX + 1):
+        missing = [name for name in dict.fromkeys(level) if name not in given and name not in found]
+        read = await gather_bounded([partial(configs.current, name) for name in missing])
+        new = [version.pipeline for version in read if version is not None]
+        found.update({pipeline.id: pipeline for pipeline in new})
+        level = [edge.upstream for pipeline in new for edge in edges_of(pipeline)]
+        if not level:
+            break
+    return found
 
 
 async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:

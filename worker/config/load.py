@@ -16,6 +16,7 @@ from worker.config.schema import CalendarFile, PipelineFile
 from worker.config.shape import read_shape
 from worker.core.dependencies.checks import check_dependencies
 from worker.core.model.calendars import Calendar
+from worker.core.model.ids import PipelineId
 from worker.core.model.pipeline import Pipeline
 from worker.jobs.target_urls import hosts_of
 from worker.yaml.document import Fault
@@ -108,6 +109,7 @@ def load_directory(
     on_file: OnFile | None = None,
     today: date | None = None,
     forbids: Forbids | None = None,
+    known: Mapping[PipelineId, Pipeline] | None = None,
     upstreams_required: bool = True,
 ) -> Directory:
     """Load the given files, and the `*.yaml` and `*.yml` of the given directories, sorted by name.
@@ -115,7 +117,7 @@ def load_directory(
     A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` next to
     the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, a
     job address that no worker would connect to is an error. With `upstreams_required`, a pipeline of a directory
-    may run after pipelines of the given files only.
+    may run only after pipelines of the given files and of `known`, which are not checked themselves.
     """
     roots = [Path(path) for path in paths]
     found = _Calendars.load(roots, calendars_dir, lenient=lenient)
@@ -128,7 +130,8 @@ def load_directory(
         if on_file:
             on_file(path, done, len(files))
     _check_together(readings)
-    _check_after(readings, is_whole=upstreams_required and any(root.is_dir() for root in roots))
+    is_whole = known is not None or any(root.is_dir() for root in roots)
+    _check_after(readings, known or {}, is_whole=upstreams_required and is_whole)
     loaded = tuple(reading.loaded() for reading in readings)
     problems = (*refused, *found.problems, *(problem for each in loaded for problem in each.problems))
     return Directory(files=loaded, calendars=found.calendars, problems=problems)
@@ -224,10 +227,12 @@ def _load_calendar_file(path: Path, *, lenient: bool) -> tuple[Calendar | None, 
     return load_calendar_text(text, file=str(path), lenient=lenient)
 
 
-def _check_after(readings: list[_Reading], *, is_whole: bool) -> None:
+def _check_after(readings: list[_Reading], known: Mapping[PipelineId, Pipeline], *, is_whole: bool) -> None:
     by_id = {each.pipeline.id: each for each in reversed(readings) if each.pipeline is not None and each.pipeline.id}
     pipelines = {name: each.pipeline for name, each in by_id.items() if each.pipeline is not None}
-    for found in check_dependencies(pipelines, is_whole=is_whole):
+    if not any(schedule.after for pipeline in pipelines.values() for schedule in pipeline.schedules):
+        return
+    for found in check_dependencies({**known, **pipelines}, of=pipelines if known else None, is_whole=is_whole):
         reading = by_id[found.pipeline]
         at = schedule_path(pipelines[found.pipeline], found.schedule, is_list=reading.has_list)
         meant = suggest(found.unknown, pipelines) if found.unknown else ""

@@ -75,10 +75,13 @@ class PipelineVersions:
     async def in_force_of(self, stored: StoredConfig) -> Version | None:
         """Return the version in force for a row that was already read."""
         pipeline, deployed = stored.pipeline, await self._understood(stored)
-        if not isinstance(deployed, Unusable):
+        if isinstance(deployed, Version) and not any(schedule.after for schedule in deployed.pipeline.schedules):
             return deployed
-        good = (await self.remembered(pipeline)).good
-        return None if good is None else await self.find(pipeline, good)
+        known = await self.remembered(pipeline)
+        # A text that runs after itself through other pipelines can be read, and was refused nevertheless.
+        if isinstance(deployed, Version) and known.refused != content_hash(stored.text or ""):
+            return deployed
+        return None if known.good is None else await self.find(pipeline, known.good)
 
     async def get(self, pipeline: PipelineId, version_hash: str) -> Version:
         """Return the version that a run began under.

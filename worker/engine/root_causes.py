@@ -1,10 +1,11 @@
 """Root causes: the first failed run up the chain of dependencies, and what waits below a failed run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.gate import GateResult, Standing, UpstreamRun
+from worker.core.model.effects import EmitEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
 from worker.core.run.state import Run, status_word
@@ -38,6 +39,14 @@ class RootCause:
             "status": self.status,
             "reason": self.reason,
         }
+
+
+def with_cause(event: EmitEvent, cause: RootCause | None) -> EmitEvent:
+    """Return the event with its root cause in message and detail."""
+    if cause is None:
+        return event
+    said = f"{event.message}; root cause: {cause}"
+    return replace(event, message=said, detail={**event.detail, "rootCause": cause.record})
 
 
 class RootCauses:

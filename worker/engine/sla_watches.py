@@ -2,14 +2,18 @@
 
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
+from worker.core.model.effects import EmitEvent
+from worker.core.model.events import EventType
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
-from worker.core.model.pipeline import Sla
+from worker.core.model.pipeline import Schedule, Sla
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
+from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved, TimerReached, WatchFact, next_due
 from worker.engine.commits import Commits
 from worker.engine.decisions import ForeignRuns
+from worker.engine.root_causes import RootCauses, with_cause
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.runtime.clock import Clock
@@ -20,6 +24,7 @@ from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tab
 
 TRIES_MAX = 8
 _NO_SLA = Sla()
+_CAUSED = frozenset({EventType.SLA_WARNING, EventType.SLA_BREACH})
 
 
 class SlaMonitor:
@@ -35,7 +40,9 @@ class SlaMonitor:
         clock: Clock,
         timers: Timers[TimerKey],
         standing: SessionAuthority,
+        causes: RootCauses,
     ) -> None:
+        self._causes = causes
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
         self._clock, self._timers, self._standing = clock, timers, standing
@@ -75,7 +82,10 @@ class SlaMonitor:
         now = self._clock.now()
         if fact is None and not self._standing.may_judge_time():
             raise RetryLater(f"{key}: the wall clock is known to be wrong, so no deadline is judged by it")
-        effects = slawatch.decide(watch, await self._sla(key, watch), settled, now)
+        schedule = await self._schedule(key, watch)
+        effects = slawatch.decide(watch, (schedule and schedule.sla) or _NO_SLA, settled, now)
+        if schedule is not None and schedule.after and not (isinstance(run, Run) and run.started_after):
+            effects = await self._with_cause(key, effects)
         after = slawatch.evolve(watch, key, effects, now, self._session)
         version = run.version if isinstance(run, Run) else 0
         saved = await self._commits.of_watch(
@@ -116,10 +126,16 @@ class SlaMonitor:
         pipeline = version.pipeline if version else None
         return pipeline is not None and not pipeline.dry_run and pipeline.schedule(key.schedule) is not None
 
-    async def _sla(self, key: RunKey, watch: SlaWatch | None) -> Sla:
+    async def _schedule(self, key: RunKey, watch: SlaWatch | None) -> Schedule | None:
         version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
-        schedule = version.pipeline.schedule(key.schedule) if version else None
-        return schedule.sla or _NO_SLA if schedule else _NO_SLA
+        return version.pipeline.schedule(key.schedule) if version else None
+
+    async def _with_cause(self, key: RunKey, effects: list[WatchEffect]) -> list[WatchEffect]:
+        """Name the root cause in a warning or breach of a run that its upstreams keep from starting."""
+        if not any(isinstance(effect, EmitEvent) and effect.type in _CAUSED for effect in effects):
+            return effects
+        cause = await self._causes.of(key)
+        return [with_cause(each, cause) if isinstance(each, EmitEvent) else each for each in effects]
 
 
 def _unchanged(key: RunKey, run: Run | ForeignRun | None) -> Write:

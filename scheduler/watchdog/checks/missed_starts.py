@@ -1,6 +1,7 @@
 """Check for runs that did not start: at their cron time, or on a date in `include`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -14,14 +15,15 @@ from worker.core.model.values import Json
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import CheckKind
 from worker.core.time.timestamps import format_rfc3339
+from worker.engine.root_causes import RootCauses, with_cause
 from worker.store.repos.pauses import Pauses
 
 LOOK_AGAIN: Final = timedelta(minutes=15)  # how often to check an emitted alert again, if alerts are repeated
 
 
 class BeginChecks:
-    def __init__(self, work: DueWork, alerts: Alerts, pauses: Pauses) -> None:
-        self._work, self._alerts, self._pauses = work, alerts, pauses
+    def __init__(self, work: DueWork, alerts: Alerts, pauses: Pauses, causes: RootCauses) -> None:
+        self._work, self._alerts, self._pauses, self._causes = work, alerts, pauses, causes
 
     async def missed_schedules(self, now: datetime) -> Sequence[Finding]:
         return await self._not_begun(now, CheckKind.BEGIN, _missed_schedule)
@@ -54,9 +56,15 @@ class BeginChecks:
             self._work.put_off(group, pause, now)
             return
         missing = await self._work.still_missing(pipeline, group)
-        await self._alerts.tell([alert(each) for each in missing])
+        await self._alerts.tell([await self._with_cause(each, alert(each)) for each in missing])
         for each in group:
             self._settle(each, now)
+
+    async def _with_cause(self, each: DueExpectation, alert: Alert) -> Alert:
+        """Name the root cause in the alert of a run that its upstreams keep from starting."""
+        if not each.schedule.after:
+            return alert
+        return replace(alert, tell=with_cause(alert.tell, await self._causes.of(each.due.key)))
 
     def _settle(self, each: DueExpectation, now: datetime) -> None:
         repeat = self._alerts.repeat_after

@@ -35,7 +35,9 @@ from worker.core.model.ids import PipelineId
 from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, GracePeriods
 from worker.engine.engine import Engine
 from worker.engine.intake.resync import PipelineResync
+from worker.engine.root_causes import RootCauses
 from worker.engine.sla_watches import SlaMonitor
+from worker.engine.upstreams import UpstreamReader
 from worker.runtime.clock import Clock
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.pauses import Pauses
@@ -120,7 +122,8 @@ def _checks_of_runs(
     work = DueWork(tables, ledger, resync)
     rotation = RoundRobin(ONCE if watched.looks_once else SLICE)
     active = ActiveChecks(tables, engine, ledger, late=watched.late, rotation=rotation)
-    begin = BeginChecks(work, alerts, Pauses(tables))
+    causes = RootCauses(tables, configs, UpstreamReader(tables, configs))
+    begin = BeginChecks(work, alerts, Pauses(tables), causes)
     deadlines = DeadlineChecks(tables, engine, configs, watches, work=work, alerts=alerts)
     signals = SignalChecks(
         tables,

@@ -227,13 +227,18 @@ def push(
         typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="next to PATH"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Accept pipelines that run after ones that do not exist yet.")
+    ] = False,
     yes: Yes = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     clock: Clock = context.obj
     sources = Sources(paths=paths, calendars=calendars, today=clock.now().date())
-    request = PushRequest(sources=sources, consent=Consent.by_option(yes), dry_run=dry_run, as_json=as_json)
+    request = PushRequest(
+        sources=sources, consent=Consent.by_option(yes), dry_run=dry_run, as_json=as_json, allow_missing=allow_missing
+    )
     on_store(context, store, lambda screen, at: run_push(screen, at, request))
 
 

@@ -1,7 +1,7 @@
 """`interlock pipelines push`: show each change from the store to the files, then write it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import unified_diff
 from enum import StrEnum
@@ -11,9 +11,11 @@ from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
 from worker.cli.terminal.store_session import Exit, StoreAccess
-from worker.config.deploy import deploy
+from worker.config.deploy import deploy, upstreams_of
 from worker.config.load import Directory, load_text
 from worker.config.render import config_hash, to_json, to_yaml
+from worker.config.versions import PipelineVersions
+from worker.core.dependencies.graph import edges_of
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import Pipeline
 from worker.core.model.values import Json
@@ -37,6 +39,7 @@ class PushRequest:
     consent: Consent
     dry_run: bool = False
     as_json: bool = False
+    allow_missing: bool = False  # accept files that run after pipelines which do not exist yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,8 @@ async def run_push(screen: Screen, access: StoreAccess, request: PushRequest) ->
 
 def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
     """Read the files; if any has an error, show it and return None. Raises `Rejected` if one is too big."""
-    found = read_files(screen, request.sources)
+    # What the files run after may be in the store: that is checked once it is open.
+    found = read_files(screen, replace(request.sources, upstreams_required=False))
     if found.errors or not found.files:
         show_found(screen, found, as_json=request.as_json)
         screen.remark("nothing was written; fix the files and push again", style="red")
@@ -82,6 +86,8 @@ def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
 async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, found: Directory) -> int:
     """Compare files without errors with the store, show the changes, ask, and write."""
     async with access.tables() as tables:
+        if not await are_upstreams_sound(screen, tables, request, found):
+            return Exit.PROBLEMS
         changes = await compare(tables, found, request.sources.today)
         show_changes(screen, changes, as_json=request.as_json)
         written = await write_agreed(screen, tables, access.clock, changes, request)
@@ -90,6 +96,21 @@ async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, 
     else:
         screen.line(summary(changes, written=written, dry_run=request.dry_run))
     return Exit.DONE
+
+
+async def are_upstreams_sound(screen: Screen, tables: Tables, request: PushRequest, found: Directory) -> bool:
+    """Check what the files run after against the store; show the problems. Files without `after` cost nothing."""
+    if not any(edges_of(pipeline) for pipeline in found.pipelines):
+        return True
+    known = await upstreams_of(PipelineVersions(tables), found.pipelines)
+    sources = replace(request.sources, known=known, upstreams_required=not request.allow_missing)
+    checked = read_files(screen, sources)
+    if not checked.errors:
+        return True
+    show_found(screen, checked, as_json=request.as_json)
+    hint = "push them together with the pipelines that they run after, or with --allow-missing"
+    screen.remark(f"nothing was written; fix the files, or {hint}", style="red")
+    return False
 
 
 def show_found(screen: Screen, found: Directory, *, as_json: bool) -> None:

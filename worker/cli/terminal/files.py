@@ -1,6 +1,6 @@
 """Read the pipeline files that a command was given, and show progress."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -8,6 +8,8 @@ from pathlib import Path
 
 from worker.cli.terminal.console import Screen
 from worker.config.load import Directory, Forbids, OnFile, load_directory
+from worker.core.model.ids import PipelineId
+from worker.core.model.pipeline import Pipeline
 
 REMARK_EVERY = 250  # files between two progress lines if standard error is not a terminal
 
@@ -23,6 +25,9 @@ class Sources:
     today: date
     calendars: Path | None = None
     lenient: bool = False
+    # pipelines outside the files that those inside may run after; None: nothing is known of them
+    known: Mapping[PipelineId, Pipeline] | None = None
+    upstreams_required: bool = True  # whether a pipeline of a directory may run after known pipelines only
     forbids: Forbids | None = None  # says which targets are forbidden; None: the command cannot know
 
 
@@ -35,6 +40,8 @@ def read_files(screen: Screen, sources: Sources) -> Directory:
             on_file=on_file,
             today=sources.today,
             forbids=sources.forbids,
+            known=sources.known,
+            upstreams_required=sources.upstreams_required,
         )
     if not found.files:
         where = ", ".join(map(str, sources.paths))

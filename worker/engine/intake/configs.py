@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from worker.config.deploy import forget_times
+from worker.config.deploy import forget_times, upstreams_of
 from worker.config.versions import PipelineVersions, Remembered, Unusable, Version
+from worker.core.dependencies.graph import DependencyGraph, edges_of, shown_cycle
 from worker.core.model import keys
 from worker.core.model.calendars import reason_excluded
+from worker.core.model.content_hash import content_hash
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId, Schedule, local_date
 from worker.core.model.sla_times import SlaTimes, times_for_run
@@ -58,12 +60,30 @@ class ConfigChanges:
         if isinstance(deployed, Unusable):
             await self._refuse(deployed, known)
             return None
+        if cycle := await self._cycle(deployed):
+            await self._refuse(cycle, known)
+            return None
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
             return None
         await self._configs.persist(deployed)  # moved deadlines refer to it
         await self._move_deadlines(deployed)
         return NewVersion(deployed, known)
+
+    async def _cycle(self, version: Version) -> Unusable | None:
+        """Return why a version cannot be used, if it runs after itself through others.
+
+        `interlock validate` and `push` find that too; other programs deploy rows without them.
+        """
+        pipeline = version.pipeline
+        if not edges_of(pipeline):
+            return None
+        above = await upstreams_of(self._configs, [pipeline])
+        cycle = DependencyGraph.of([pipeline, *above.values()]).cycle_through(pipeline.id)
+        stored = await self._pipelines.get(pipeline.id)
+        if cycle is None or stored is None:
+            return None
+        return Unusable(pipeline.id, content_hash(stored.text or ""), (f"a cycle: {shown_cycle(cycle)}",))
 
     async def accept(self, new: NewVersion) -> None:
         """Record the version as good, and notify the workers through the configuration log.

@@ -16,6 +16,7 @@ class Gate(StrEnum):
     CALENDAR = "calendar"
     PAUSE = "pause"
     TRIGGER = "trigger"
+    AFTER = "after"  # only of a schedule that runs after others
     RUN = "run"
     RULES = "rules"
     BUDGETS = "budgets"

@@ -15,6 +15,7 @@ GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
     Gate.CALENDAR: start_gates.calendar,
     Gate.PAUSE: start_gates.pause,
     Gate.TRIGGER: start_gates.trigger,
+    Gate.AFTER: start_gates.after,
     Gate.RUN: run_gates.run,
     Gate.RULES: run_gates.rules,
     Gate.BUDGETS: run_gates.budgets,
@@ -24,7 +25,8 @@ GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
 
 def explain(sight: RunSnapshot) -> Explanation:
     """Return for every gate whether it is passed, and what would pass the others."""
-    findings = tuple(look(sight) for look in GATES.values())
+    looks = [look for gate, look in GATES.items() if gate is not Gate.AFTER or sight.schedule.after]
+    findings = tuple(look(sight) for look in looks)
     run, is_paused = sight.run, sight.pause is not None and not sight.pause.is_over(sight.now)
     stored = run.status if isinstance(run, ForeignRun) else run.state if run else None
     return Explanation(
@@ -41,5 +43,7 @@ def explain_unusable(key: RunKey, problems: tuple[str, ...]) -> Explanation:
     """Explain a pipeline without any usable configuration: all gates but the first are unknown."""
     sentence = f"the deployed configuration is invalid: {'; '.join(problems)}"
     closed = is_closed(Gate.CONFIG, sentence, f"correct the file of {key.pipeline} and push it")
-    others = (is_unknown(gate, "unknown without a configuration") for gate in list(Gate)[1:])
+    others = (
+        is_unknown(gate, "unknown without a configuration") for gate in Gate if gate not in {Gate.CONFIG, Gate.AFTER}
+    )
     return Explanation(key=key, name=f"{key.pipeline}/{key.period}", findings=(closed, *others))

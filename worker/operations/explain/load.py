@@ -12,6 +12,7 @@ from worker.core.schedule.due import ScheduleKey
 from worker.core.time.periods import Period
 from worker.operations.explain.snapshot import AnyRun, ConsumedSensor, RunSnapshot, StoredVersion
 from worker.operations.explain.timing import ScheduleTiming, timing_of
+from worker.operations.explain.upstream_gates import UpstreamsSeen, UpstreamView
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
@@ -51,6 +52,9 @@ class SnapshotLoader:
             consumed=await self._consumed(key, schedule),
             watch=await SlaWatches(self._tables).load(key),
             timing=await self._timing(key, schedule),
+            upstreams=await UpstreamView(self._tables, self.configs).of(key, schedule)
+            if schedule.after
+            else UpstreamsSeen(),
         )
 
     async def run(self, key: RunKey, pipeline: Pipeline) -> AnyRun | None:

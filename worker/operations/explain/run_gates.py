@@ -62,6 +62,8 @@ def _progress(sight: RunSnapshot, active: Run) -> str:
     zone = sight.schedule.zone
     attempt, since = f"(attempt {active.attempt})", moment(active.since, zone)
     match active.state, active.start_step:
+        case State.EVALUATING, _ if active.is_at_gate:
+            return f"waiting for its upstreams since {since} {attempt}"
         case State.EVALUATING, _:
             until = f", until {moment(active.window_ends_at, zone)}" if active.window_ends_at else ""
             return f"waiting for its rules since {since}{until} {attempt}"

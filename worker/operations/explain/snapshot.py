@@ -12,6 +12,7 @@ from worker.core.run.state import DryRun, ForeignRun, Pause, Run
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 from worker.operations.explain.timing import ScheduleTiming
+from worker.operations.explain.upstream_gates import UpstreamsSeen
 from worker.store.repos.requests import RerunRequest
 from worker.store.repos.sensors import Sensor
 
@@ -57,6 +58,7 @@ class RunSnapshot:
     consumed: ConsumedSensor | None = None
     watch: SlaWatch | None = None
     timing: ScheduleTiming | None = None  # of a schedule that cron starts
+    upstreams: UpstreamsSeen = field(default_factory=UpstreamsSeen)  # of a schedule that runs after others
 
     @property
     def own_run(self) -> Run | None:

@@ -7,6 +7,7 @@ from worker.core.model.pipeline import Match, Schedule, Undated, local_date
 from worker.core.model.rules import RuleResult, evaluate_rule
 from worker.core.model.run_names import rerun_command
 from worker.core.model.sla_times import trigger_deadline_at
+from worker.core.run.state import State
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
 from worker.core.schedule.period_range import OutOfRange, out_of_range
 from worker.core.time.local_time import reached_at, wall_at
@@ -57,7 +58,7 @@ def schedule(sight: RunSnapshot) -> GateFinding:
         return is_closed(Gate.SCHEDULE, refusal.reason, refusal.hint)
     if sight.run is not None:
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}; the run exists")
-    if sight.schedule.starts_by_trigger:
+    if sight.schedule.starts_by_trigger or (sight.schedule.starts_by_upstreams and not sight.schedule.starts_by_cron):
         due = f"; expected at {moment(expected.at, zone)}" if expected and expected.at else ""
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}{due}{_next(sight.schedule, sight.now)}")
     if sight.schedule.starts_by_cron:
@@ -100,6 +101,11 @@ def _started_by(schedule: Schedule) -> str:
     if schedule.starts_by_trigger:
         also = f", and so does {cron}" if schedule.starts_by_cron else ""
         return f"{trigger} starts it{also}"
+    if schedule.starts_by_upstreams:
+        also = f", and so does {cron}" if schedule.starts_by_cron else ""
+        return (
+            f"{', '.join(str(each) for each in schedule.after)} start{'s' if len(schedule.after) == 1 else ''} it{also}"
+        )
     return f"{cron} starts it" if schedule.starts_by_cron else "only a rerun starts it"
 
 
@@ -148,6 +154,19 @@ def pause(sight: RunSnapshot) -> GateFinding:
         return is_closed(Gate.PAUSE, f"paused until someone resumes it: {seen.reason}", resume)
     at = moment(seen.until, zone)
     return is_closed(Gate.PAUSE, f"paused until {at}: {seen.reason}", f"{resume}, or wait until {at}")
+
+
+# --- upstreams --------------------------------------------------------------------------------------------------------
+
+
+def after(sight: RunSnapshot) -> GateFinding:
+    seen, run = sight.upstreams, sight.own_run
+    if run is not None and run.state is not State.EVALUATING:
+        number = len(run.started_after)
+        return is_open(Gate.AFTER, f"started on {number} upstream run{'' if number == 1 else 's'}")
+    if seen.gate.is_passed:
+        return is_open(Gate.AFTER, seen.sentence)
+    return is_closed(Gate.AFTER, seen.sentence, *seen.changes)
 
 
 # --- trigger ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ def waits_for(run: Run) -> str:
         case ((State.COMPLETED | State.FAILED_FINAL), _):
             return run.reason
         case State.EVALUATING, _:
-            return "its rules"
+            return "its upstreams" if run.is_at_gate else "its rules"
         case State.TRIGGERING, StartStep.REFUSED:
             at = f" at {format_rfc3339(run.start_after.replace(microsecond=0))}" if run.start_after else ""
             why = f": {run.reason}" if run.reason else ""

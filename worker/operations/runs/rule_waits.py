@@ -14,7 +14,7 @@ class RuleWaits:
     """Evaluates the rules of waiting runs. It caches configurations, because many runs share one."""
 
     def __init__(self, tables: Tables) -> None:
-        self._sensors, self._configs = Sensors(tables), PipelineVersions(tables)
+        self._tables, self._sensors, self._configs = tables, Sensors(tables), PipelineVersions(tables)
 
     async def of(self, key: RunKey, config_hash: str, now: datetime) -> str:
         """Return the first condition that does not hold. Raises `RetryLater`."""
@@ -22,6 +22,12 @@ class RuleWaits:
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return "its configuration, which was deleted"
+        if schedule.after:
+            from worker.operations.explain.upstream_gates import UpstreamView  # noqa: PLC0415  as below
+
+            seen = await UpstreamView(self._tables, self._configs).of(key, schedule)
+            if not seen.gate.is_passed:
+                return seen.names
         from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
 
         names = required_sensors(version.pipeline, schedule)

@@ -1,0 +1,67 @@
+"""Dependencies on the command line: what `validate` and `push` say about `after`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders.command_line import interlock
+from tests.support.builders.pushed_files import stored_text
+from tests.support.worlds.dependencies import after, root
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    assert interlock("store", "init").exit_code == 0
+    Path("files").mkdir(exist_ok=True)
+
+
+def write(*texts: tuple[str, str]) -> None:
+    for name, text in texts:
+        Path("files", f"{name}.yaml").write_text(text)
+
+
+def test_validate_reports_a_cycle_with_its_path_file_and_line() -> None:
+    write(("a", after("a", ["c"])), ("b", after("b", ["a"])), ("c", after("c", ["b"])))
+
+    result = interlock("validate", "files")
+
+    assert result.exit_code == 1
+    assert "files/a.yaml:6:18 schedule.after[0].pipeline: a cycle: a after c after b after a" in result.stdout
+
+
+def test_validate_of_a_folder_suggests_the_pipeline_that_was_meant() -> None:
+    write(("orders", root("orders")), ("gold", after("gold", ["order"])))
+
+    result = interlock("validate", "files")
+
+    assert "there is no pipeline `order`" in result.stdout
+    assert "did you mean `orders`?" in result.stdout
+
+
+def test_push_finds_upstreams_in_the_store_and_rejects_those_that_are_nowhere() -> None:
+    write(("a", root("a")))
+    interlock("pipelines", "push", "files", "--yes")
+    Path("files", "a.yaml").unlink()
+    write(("b", after("b", ["a"])), ("x", after("x", ["nowhere"])))
+
+    refused = interlock("pipelines", "push", "files", "--yes")
+    alone = interlock("pipelines", "push", "files/b.yaml", "--yes")
+    allowed = interlock("pipelines", "push", "files", "--yes", "--allow-missing")
+
+    assert refused.exit_code == 1
+    assert "there is no pipeline `nowhere`" in refused.stdout
+    assert alone.exit_code == 0
+    assert allowed.exit_code == 0
+
+
+def test_push_rejects_a_cycle_through_the_store() -> None:
+    write(("a", root("a")), ("b", after("b", ["a"])))
+    interlock("pipelines", "push", "files", "--yes")
+    before = stored_text("a")
+    write(("a", after("a", ["b"])))
+
+    refused = interlock("pipelines", "push", "files/a.yaml", "--yes")
+
+    assert refused.exit_code == 1
+    assert "a cycle: a after b after a" in refused.stdout
+    assert stored_text("a") == before

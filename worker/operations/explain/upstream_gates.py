@@ -1,0 +1,97 @@
+"""Explains the `after` gate: which upstream runs a run waits for, how far they are, and the root cause."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from statistics import median
+from typing import Final
+
+from worker.config.versions import PipelineVersions
+from worker.core.dependencies.gate import GateResult, ItemResult, Standing, UpstreamRun
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Schedule
+from worker.core.run.state import Run, State
+from worker.core.time.durations import format_duration
+from worker.engine.root_causes import RootCause, RootCauses
+from worker.engine.upstreams import UpstreamReader
+from worker.runtime.clock import Clock
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+
+DURATIONS_READ: Final = 10  # runs whose durations say how long a run usually takes
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamsSeen:
+    """Holds the `after` gate of a run, the usual duration of what it waits for, and the root cause."""
+
+    gate: GateResult = field(default_factory=GateResult)
+    usual: Mapping[RunKey, str] = field(default_factory=dict[RunKey, str])
+    cause: RootCause | None = None
+
+    @property
+    def sentence(self) -> str:
+        items = [item for item in self.gate.items if not item.is_passed] or self.gate.items
+        said = "; ".join(item.described(self.usual) for item in items)
+        is_above = self.cause is not None and all(run.key != self.cause.key for run in self.blocking)
+        return f"{said}; root cause: {self.cause}" if is_above and self.cause and self.cause.is_failed else said
+
+    @property
+    def names(self) -> str:
+        """Return the pipelines that the run waits for."""
+        return ", ".join(dict.fromkeys(str(item.dependency) for item in self.gate.items if not item.is_passed))
+
+    @property
+    def blocking(self) -> list[UpstreamRun]:
+        return [run for item in self.gate.items if not item.is_passed for run in item.blocking]
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Return what would open the gate: a rerun of what failed, else patience."""
+        if self.cause is not None and self.cause.is_failed:
+            key = self.cause.key
+            return (f"fix {key.pipeline} and run `interlock rerun {key.pipeline} {key.period}`",)
+        return (f"wait for {self.names}",)
+
+
+class UpstreamView:
+    """Reads the `after` gate of a run for people. Its methods raise `RetryLater`."""
+
+    def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock | None = None) -> None:
+        self._runs, self._pauses, self._configs = Runs(tables), Pauses(tables), configs
+        self._reader = UpstreamReader(tables, configs, clock)
+        self._causes = RootCauses(tables, configs, self._reader)
+
+    async def gate(self, key: RunKey, schedule: Schedule) -> GateResult:
+        return await self._reader.gate(key, schedule)
+
+    async def of(self, key: RunKey, schedule: Schedule) -> UpstreamsSeen:
+        gate = await self._reader.gate(key, schedule)
+        if gate.is_passed:
+            return UpstreamsSeen(gate)
+        items = tuple([item if item.is_passed else await self._noted(item) for item in gate.items])
+        cause = await self._causes.of(key, gate)
+        return UpstreamsSeen(GateResult(items), await self._usual(gate), cause)
+
+    async def _noted(self, item: ItemResult) -> ItemResult:
+        pipeline = item.dependency.pipeline
+        pause, version = await self._pauses.load(pipeline), await self._configs.current(pipeline)
+        if pause is not None:
+            return replace(item, note=f"{pipeline} is paused: {pause.reason}")
+        is_dry = version is not None and version.pipeline.dry_run
+        return replace(item, note=f"{pipeline} is in dry run") if is_dry else item
+
+    async def _usual(self, gate: GateResult) -> dict[RunKey, str]:
+        active = [run.key for item in gate.items for run in item.blocking if run.standing is Standing.ACTIVE]
+        known: dict[tuple[str, str], str] = {}
+        for key in active:
+            if (key.pipeline, key.schedule) not in known:
+                known[key.pipeline, key.schedule] = await self._duration(key)
+        return {key: text for key in active if (text := known[key.pipeline, key.schedule])}
+
+    async def _duration(self, key: RunKey) -> str:
+        latest = await self._runs.of_schedule(key.pipeline, key.schedule, DURATIONS_READ)
+        took = [run.job_duration for run in latest if isinstance(run, Run) and run.state is State.COMPLETED]
+        seconds = [each.total_seconds() for each in took if each is not None]
+        return format_duration(timedelta(seconds=round(median(seconds)))) if seconds else ""
