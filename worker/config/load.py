@@ -228,7 +228,10 @@ def _load_calendar_file(path: Path, *, lenient: bool) -> tuple[Calendar | None, 
 
 
 def _check_after(readings: list[_Reading], known: Mapping[PipelineId, Pipeline], *, is_whole: bool) -> None:
-    by_id = {each.pipeline.id: each for each in reversed(readings) if each.pipeline is not None and each.pipeline.id}
+    by_id: dict[PipelineId, _Reading] = {}
+    for each in readings:
+        if each.pipeline is not None and each.pipeline.id:
+            by_id.setdefault(each.pipeline.id, each)
     pipelines = {name: each.pipeline for name, each in by_id.items() if each.pipeline is not None}
     if not any(schedule.after for pipeline in pipelines.values() for schedule in pipeline.schedules):
         return

@@ -99,7 +99,7 @@ async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, 
 
 
 async def are_upstreams_sound(screen: Screen, tables: Tables, request: PushRequest, found: Directory) -> bool:
-    """Check what the files run after against the store; show the problems. Files without `after` cost nothing."""
+    """Check what the files run after against the store; show the problems."""
     if not any(edges_of(pipeline) for pipeline in found.pipelines):
         return True
     known = await upstreams_of(PipelineVersions(tables), found.pipelines)

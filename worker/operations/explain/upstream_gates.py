@@ -1,4 +1,4 @@
-"""Explains the `after` gate: which upstream runs a run waits for, how far they are, and the root cause."""
+"""Explains the `after` gate: which upstream runs a run waits for, and the root cause."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
