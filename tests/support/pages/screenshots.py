@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.async_api import Browser
 
 from tests.support.browser.chromium import MISSING, a_browser, find_chromium
-from tests.support.clock.manual import ManualClock
+from tests.support.clock.shifted import ShiftedClock
 from tests.support.worlds.demo_store import NOW, YESTERDAY, fill_demo_store
 from worker.app.web import NoWorker, open_web
 from worker.config.settings import read_settings
@@ -30,7 +30,9 @@ PATHS: Final = {
     "console-run-waiting": f"/runs/fraud-scores/stream/{YESTERDAY}",
     "console-run-failed": f"/runs/ledger-close/stream/{YESTERDAY}",
     "console-run-attempts": f"/runs/payments-import/stream/{YESTERDAY}",
+    "console-timeline": "/timeline",
     "console-events": "/events",
+    "console-alerts": "/alerts",
     "console-workers": "/workers",
 }
 DOCS: Final = ("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline")
@@ -45,7 +47,7 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
     chromium = find_chromium()
     if chromium is None:
         sys.exit(MISSING)
-    clock = ManualClock(NOW)
+    clock = ShiftedClock(NOW)
     tables = SqliteTables.in_memory(clock)
     await tables.start()
     await fill_demo_store(tables)

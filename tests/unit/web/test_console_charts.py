@@ -12,13 +12,14 @@ from tests.support.worlds.console import MORNING, a_console_world, fill_store
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Outcome, Run, State
 from worker.core.sla.state import SlaWatch, Verdict
+from worker.core.statistics.usual_range import usual_range
 from worker.core.time.periods import Period
 from worker.operations.records import DeadlineRecord
+from worker.operations.sensors.cadence import cadence_of
 from worker.store.repos.pipelines import Pipelines
 from worker.web.charts.period_grid import period_columns
-from worker.web.charts.run_charts import HEIGHT, duration_chart, ended_runs, ready_chart, usual_range
+from worker.web.charts.run_charts import HEIGHT, duration_chart, ended_runs, ready_chart
 from worker.web.console.pipeline_page import clock_offset
-from worker.web.console.sensor_lines import cadence_of
 from worker.web.console.wording import deadline_badge
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

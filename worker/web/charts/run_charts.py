@@ -11,11 +11,10 @@ from typing import Final
 
 from worker.core.run.state import Outcome, Run
 from worker.core.sla.state import SlaWatch
+from worker.core.statistics.usual_range import usual_range
 from worker.core.time.local_time import wall_at
 
 HEIGHT: Final = 120
-USUAL_MIN: Final = 5  # successes, below which nothing is called usual
-USUAL_OF: Final = 30
 _STEPS: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (1, 5, 15, 30, 60, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
@@ -106,15 +105,6 @@ def ended_runs(runs: Sequence[tuple[str, Run | None, SlaWatch | None]]) -> list[
         for text, run, watch in runs
         if run is not None and run.is_ended and run.started_at is not None
     ]
-
-
-def usual_range(values: Sequence[timedelta]) -> tuple[timedelta, timedelta] | None:
-    """Return the 10th and the 90th percentile of the newest values, which come last; None for too few."""
-    newest = sorted(values[-USUAL_OF:])
-    if len(newest) < USUAL_MIN:
-        return None
-    last = len(newest) - 1
-    return newest[round(last * 0.1)], newest[round(last * 0.9)]
 
 
 def ready_chart(runs: Sequence[EndedRun], zone: tzinfo) -> ReadyChart | None:

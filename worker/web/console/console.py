@@ -15,8 +15,7 @@ from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.console.banners import banners
 from worker.web.console.links import Links
 from worker.web.console.static_files import StaticFiles
-from worker.web.console.themes import THEMES, theme_of
-from worker.web.console.wording import clock_text, moment_text, plain, status_badge
+from worker.web.console.wording import THEMES, clock_text, moment_text, plain, status_badge, theme_of
 from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder

@@ -18,7 +18,15 @@ from worker.core.run.drift import changed_at
 from worker.core.run.state import Run
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
 from worker.core.time.local_time import wall_at
+from worker.operations.pipelines.config_versions import (
+    DIFF_LINES_MAX,
+    DiffLine,
+    config_diff,
+    config_text,
+    version_lines,
+)
 from worker.operations.pipelines.lookup import suggestion
+from worker.operations.sensors.cadence import data_text, sensor_lines
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
@@ -36,10 +44,8 @@ from worker.web.charts.run_charts import (
     ended_runs,
     ready_chart,
 )
-from worker.web.console.config_versions import DIFF_LINES_MAX, DiffLine, config_diff, config_text, version_lines
 from worker.web.console.console import Console, LivePart
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
-from worker.web.console.sensor_lines import data_text, sensor_lines
 from worker.web.console.wording import span
 from worker.web.problems import ProblemType, WebProblem
 

@@ -7,7 +7,7 @@ from starlette.requests import cookie_parser
 from worker.web.access import Caller
 from worker.web.asgi import Scope, header
 from worker.web.console.console import Console
-from worker.web.console.themes import theme_of
+from worker.web.console.wording import theme_of
 from worker.web.guard import CALLER
 from worker.web.problems import ProblemType, WebProblem
 

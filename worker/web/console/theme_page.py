@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from worker.web.console.console import Console
 from worker.web.console.links import is_own_path
-from worker.web.console.themes import COOKIE, THEMES
+from worker.web.console.wording import THEME_COOKIE, THEMES
 from worker.web.problems import ProblemType, WebProblem
 
 KEPT_S: Final = 365 * 86_400
@@ -19,5 +19,7 @@ async def choose_theme(console: Console, request: Request) -> Response:
     if chosen not in THEMES:
         raise WebProblem(ProblemType.NOT_FOUND, f"there is no such theme; choose one of {', '.join(THEMES)}")
     response = RedirectResponse(f"{console.links.base}{to if is_own_path(to) else '/'}", 303)
-    response.set_cookie(COOKIE, chosen, max_age=KEPT_S, path=f"{console.links.base}/", httponly=True, samesite="lax")
+    response.set_cookie(
+        THEME_COOKIE, chosen, max_age=KEPT_S, path=f"{console.links.base}/", httponly=True, samesite="lax"
+    )
     return response

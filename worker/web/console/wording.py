@@ -1,5 +1,6 @@
 """How the console shows values: statuses with glyphs, times with zones, and texts of others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
@@ -13,6 +14,9 @@ _BIDI: Final = {
 }
 # Also what a browser may not show at all.
 _CONTROLS: Final = {number: f"[U+{number:04X}]" for number in range(0x20) if chr(number) not in "\t\n\r"}
+
+THEMES: Final = ("auto", "light", "dark")
+THEME_COOKIE: Final = "interlock-theme"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +123,9 @@ def plain(value: object) -> object:
     left = len(value) - len(cut)
     shown = cut.translate(_BIDI).translate(_CONTROLS)
     return f"{shown} … ({left:,} more characters)" if left else shown
+
+
+def theme_of(cookies: Mapping[str, str]) -> str:
+    """Return the chosen theme; anything but a known name counts as none."""
+    chosen = cookies.get(THEME_COOKIE, "")
+    return chosen if chosen in THEMES else THEMES[0]

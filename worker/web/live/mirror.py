@@ -76,6 +76,7 @@ class Mirror:
         self.revision = 0
         self.catalogue_is_whole = False
         self.ended_is_whole = True  # within seven days
+        self.week_is_read = True  # False while the lists of those days are being read
         self._of_pipeline: dict[str, dict[str, ActiveRun]] = {}
         self._ended_of: dict[str, dict[str, FinishedRun]] = {}
         self._by_end: list[tuple[float, str]] = []

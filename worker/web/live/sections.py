@@ -147,8 +147,9 @@ def _breached(mirror: Mirror, now: float) -> Iterator[NamedRun]:
     for event in _newest(mirror.breached, now - BREACHED_FOR_S):
         ended = mirror.ended.get(event.key)
         is_settled = ended is not None and ended.word in {"completed", "cancelled"}
-        # A run that ended is known, unless so many ended that the mirror does not hold them all.
-        is_unknown = ended is None and event.key not in mirror.active and not mirror.ended_is_whole
+        # A run that ended is known, unless the mirror does not hold them all, or not yet.
+        holds_all = mirror.ended_is_whole and mirror.week_is_read
+        is_unknown = ended is None and event.key not in mirror.active and not holds_all
         if not is_settled and not is_unknown:
             yield event
 

@@ -59,6 +59,7 @@ class MirrorReader:
     async def load(self, mirror: Mirror) -> AsyncGenerator[bool]:
         now = self._clock.now()
         first = now - timedelta(hours=FIRST_HOURS)
+        mirror.week_is_read = False
         await self.sessions(mirror)
         await self.letters(mirror)
         await self.active(mirror)
@@ -76,6 +77,7 @@ class MirrorReader:
             yield True
             if not mirror.ended_is_whole:
                 break
+        mirror.week_is_read = True
         async for _ in self.catalogue(mirror):
             yield True
         mirror.catalogue_is_whole = True

@@ -9,11 +9,11 @@ from worker.core.model import rules
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json, show
 from worker.core.run.drift import changed_at
+from worker.core.statistics.usual_range import usual_range
 from worker.core.time.local_time import shifted_instant, wall_at
 from worker.core.time.periods import Period
 from worker.operations.redaction import without_secrets
 from worker.store.repos.sensors import Sensor, Sensors
-from worker.web.charts.run_charts import usual_range
 
 NAMES_MAX: Final = 12
 CADENCE_DAYS: Final = 14
