@@ -22,8 +22,7 @@ demo: $(VENV)/.runtime ## run the demo on this machine
 	@$(BIN)/interlock demo
 
 test: ## run lint, types and every test: what must pass before a change lands
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready
-	@$(MAKE) --no-print-directory $(VENV)/browser/.ready
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/browser/.ready
 	@$(MAKE) --no-print-directory lint
 # Together: the checker of types computes while tests wait.
 	@$(MAKE) --no-print-directory -j2 types unit

@@ -14,7 +14,16 @@ from xdist.remote import Producer
 from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 # Groups whose tests share what they have started, and so run one after another in one process. Longest first.
-WAITING: Final = ("aws-workers", "processes", "aws", "dynamodb-ministack", "dynamodb-moto", "demo", "terraform")
+WAITING: Final = (
+    "aws-workers",
+    "processes",
+    "aws",
+    "dynamodb-ministack",
+    "browser",
+    "dynamodb-moto",
+    "demo",
+    "terraform",
+)
 # A test of these takes a second or many: each is given out by itself.
 LONG: Final = (
     "tests/docs/",

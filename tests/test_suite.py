@@ -100,7 +100,7 @@ def test_every_group_has_its_place_in_the_order_and_the_long_tests_exist() -> No
     marked = re.compile(r"xdist_group\(\"([\w-]+)\"\)")
     used = {name for path in (ROOT / "tests").rglob("test_*.py") for name in marked.findall(path.read_text())}
 
-    assert used | set(DYNAMODB_BACKENDS) == set(WAITING)
+    assert used | set(DYNAMODB_BACKENDS) == set(WAITING), "name a new group in tests/schedule.py"
     assert [path for path in LONG if not (ROOT / path).exists()] == []
 
 
