@@ -1,16 +1,14 @@
 """Reads the history of a window by index: its events and the runs that ended in it, as records."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final, cast
 
 from worker.core.model import keys
 from worker.core.model.events import Event, EventType
-from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State
-from worker.core.sla.state import SlaWatch
 from worker.operations.archive.windows import ArchiveWindow
 from worker.operations.records import InputRecord, RunRecord, as_json
 from worker.operations.redaction import without_secrets
@@ -21,8 +19,7 @@ from worker.runtime.logs import redacted_text
 from worker.store.repos.events import Events
 from worker.store.repos.run_data import RunData
 from worker.store.repos.runs import UnreadableRow
-from worker.store.repos.sla_watches import watch_from_row, watch_key
-from worker.store.rows import BadRow
+from worker.store.repos.sla_watches import watches_of
 from worker.store.table import LISTS, Between, TableName, Tables
 
 RUNS_AT_ONCE: Final = 100  # each may have 64 kB of inputs and as much of outputs
@@ -64,7 +61,7 @@ class History:
         if not runs:
             return []
         inputs, outputs = await self._data.inputs(readable), await self._data.outputs(readable)
-        watches = await self._watches(readable)
+        watches = await watches_of(self._tables, readable)
         found: list[Mapping[str, Json]] = []
         for run in runs:
             key = None if isinstance(run, UnreadableRow) else run.key
@@ -75,17 +72,6 @@ class History:
             )
             found.append(archived_run(run, record))
         return found
-
-    async def _watches(self, runs: Iterable[RunKey]) -> dict[RunKey, SlaWatch]:
-        rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in runs])
-        watches: dict[RunKey, SlaWatch] = {}
-        for row in rows.values():
-            try:
-                watch = watch_from_row(row)
-            except BadRow:
-                continue  # the worker's log reports it
-            watches[watch.key] = watch
-        return watches
 
 
 def archived_event(event: Event) -> Mapping[str, Json]:

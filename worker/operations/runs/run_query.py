@@ -26,8 +26,7 @@ from worker.operations.runs.run_search import FoundRun, Position, SearchBudget, 
 from worker.store.repos.pauses import pause_key, pause_of
 from worker.store.repos.run_data import RunData
 from worker.store.repos.runs import UnreadableRow
-from worker.store.repos.sla_watches import watch_from_row, watch_key
-from worker.store.rows import BadRow
+from worker.store.repos.sla_watches import watches_of
 from worker.store.table import Between, Prefix, TableName, Tables
 
 EXAMINED_MAX: Final = 2_000
@@ -199,16 +198,7 @@ class RunQueries:
     # --- rows about runs ----------------------------------------------------------------------------------------------
 
     async def _watches(self, runs: Iterable[FoundRun]) -> dict[RunKey, SlaWatch]:
-        wanted = [watch_key(run.key) for run in runs if not isinstance(run, UnreadableRow)]
-        found = await self._tables.get_many(TableName.CONTROL, wanted)
-        watches: dict[RunKey, SlaWatch] = {}
-        for row in found.values():
-            try:
-                watch = watch_from_row(row)
-            except BadRow:
-                continue  # `explain` and the worker's log report it; the list omits its deadline
-            watches[watch.key] = watch
-        return watches
+        return await watches_of(self._tables, [run.key for run in runs if not isinstance(run, UnreadableRow)])
 
     async def _pauses(self, pipelines: Iterable[PipelineId], now: datetime) -> dict[PipelineId, Pause]:
         wanted = {pause_key(pipeline): pipeline for pipeline in sorted(pipelines)}

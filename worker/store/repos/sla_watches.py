@@ -1,5 +1,6 @@
 """SLA watches: armed once, decided once, and like runs changed only by compare-and-swap."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from worker.core.model import keys
@@ -26,6 +27,19 @@ from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Ro
 
 def watch_key(key: RunKey) -> Key:
     return Key(keys.pipeline_pk(key.pipeline), keys.sla_sk(key))
+
+
+async def watches_of(tables: Tables, runs: Iterable[RunKey]) -> dict[RunKey, SlaWatch]:
+    """Return the watches of those runs that have one; one that cannot be read is left out."""
+    rows = await tables.get_many(TableName.CONTROL, [watch_key(key) for key in runs])
+    watches: dict[RunKey, SlaWatch] = {}
+    for row in rows.values():
+        try:
+            watch = watch_from_row(row)
+        except BadRow:
+            continue
+        watches[watch.key] = watch
+    return watches
 
 
 def save_write(watch: SlaWatch) -> Put:
