@@ -1,4 +1,4 @@
-"""Reads the end of a job's log in CloudWatch: the driver's of a Glue run, one invocation's of a Lambda function.
+"""Reads the end of a job's log in CloudWatch: of a Glue run, or of one Lambda invocation.
 
 A Lambda environment handles one invocation at a time, so every line of its stream between the invocation's START and
 REPORT is the invocation's. The request id finds the stream.
