@@ -5,16 +5,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pytest
 
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.aws.emulators import DYNAMODB_BACKENDS
 from tests.support.clock.manual import ManualClock
+from tests.support.redis_server import OneSlice, on_redis, redis_server, redis_tables
 from worker.runtime.clock import Clock
 from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import Tables
+from worker.store.table import ChangeFeed, Tables
 
 Backend: TypeAlias = Callable[[Clock], AbstractAsyncContextManager[Tables]]
 
@@ -42,10 +43,26 @@ async def memory(clock: Clock) -> AsyncGenerator[MemoryTables]:
     yield MemoryTables(clock)
 
 
+class FeedStore(Tables, ChangeFeed, Protocol):
+    """A store that keeps a change feed of its own, which must be trimmed, and rows, which must be swept."""
+
+    async def trim(self, lowest_checkpoint: int = 0, rows_max: int = 1_000_000) -> int: ...
+
+    async def sweep(self, limit: int = 200) -> int: ...
+
+
+@asynccontextmanager
+async def redis_slice(clock: Clock) -> AsyncGenerator[OneSlice]:
+    """A store on Redis whose tables have one slice each, so that its changes have one order."""
+    async with redis_tables(clock, redis_server(), slices=1) as tables:
+        yield OneSlice(tables)
+
+
 BACKENDS: dict[str, Backend] = {
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
     "memory": memory,
+    "redis": on_redis,
     **DYNAMODB_BACKENDS,
 }
 
@@ -88,4 +105,18 @@ def pk() -> str:
 async def sqlite(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[SqliteTables]:
     """Both forms of the backend that keeps a change feed of its own."""
     async with {"sqlite-file": sqlite_file, "sqlite-memory": sqlite_memory}[str(request.param)](clock) as tables:
+        yield tables
+
+
+FEEDS: dict[str, Callable[[Clock], AbstractAsyncContextManager[FeedStore]]] = {
+    "sqlite-file": sqlite_file,
+    "sqlite-memory": sqlite_memory,
+    "redis": redis_slice,
+}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in FEEDS])
+async def feed(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[FeedStore]:
+    """Every backend that keeps a change feed of its own."""
+    async with FEEDS[str(request.param)](clock) as tables:
         yield tables

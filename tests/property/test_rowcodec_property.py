@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.core.errors import Rejected
+from worker.store.index_entries import number_sort
 from worker.store.limits import number_from_text, number_to_text
 from worker.store.row_codec import decode, encode
 from worker.store.sqlite.conditions import holds
-from worker.store.sqlite.indexes import number_sort
 from worker.store.sqlite.ranges import range_of, read_cursor, write_cursor
 from worker.store.table import Equals, Less, Prefix, Value
 

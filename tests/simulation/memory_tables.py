@@ -13,6 +13,7 @@ from datetime import datetime
 
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
+from worker.store.index_entries import IndexEntry, project
 from worker.store.limits import check_commit
 from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import Image, image_after, stamps_of
@@ -24,7 +25,6 @@ from worker.store.sqlite.housekeeping import (
     SWEEP_STEP,
     TRIM_STEP,
 )
-from worker.store.sqlite.indexes import IndexEntry, project
 from worker.store.sqlite.ranges import Place, Range, range_of, read_cursor, write_cursor
 from worker.store.sqlite.reads import PAGE_BYTES_MAX, PAGE_ROWS_MAX
 from worker.store.table import (

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.clock.virtual_time import VirtualClock
-from worker.store.sqlite.indexes import project
+from worker.store.index_entries import project
 from worker.store.table import (
     ACTIVE,
     Between,

@@ -13,11 +13,12 @@ from worker.config.roles import Role
 from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
-from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
+from worker.store.backends.open import require_redis_library
+from worker.store.url import DynamoPlace, Place, RedisPlace, SqlitePlace, locate
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:
-    """Return a worker on one machine for a SQLite file, on AWS for DynamoDB tables.
+    """Return a worker on one machine for a SQLite file, on AWS for DynamoDB, on any machine for Redis.
 
     Raises `ConfigError` for any other URL, and for roles that have nothing to do there.
     """
@@ -41,6 +42,11 @@ def _platform(options: Options, clock: Clock) -> Platform:
     match locate(options.settings.store):
         case SqlitePlace(path, named):
             return EmbeddedPlatform(options, path, clock, named)
+        case RedisPlace() as place:
+            require_redis_library()
+            from worker.app.redis import RedisPlatform  # noqa: PLC0415  its library may not be installed
+
+            return RedisPlatform(options, place, clock)
         case DynamoPlace() as place:
             terminal = TerminalLines(options.write_alert, options.show_line) if options.show_line else None
             return AwsPlatform(
@@ -53,9 +59,9 @@ def _check_roles(settings: Settings, place: Place) -> None:
     if settings.roles & LEASED:
         return
     named = ", ".join(sorted(settings.roles))
-    if isinstance(place, SqlitePlace):
+    if not isinstance(place, DynamoPlace):
         raise ConfigError(
-            f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
+            f"{DUTIES} is {named}, and only a worker on AWS has queues; events go to people with the relay: "
             f"add {Role.RELAY}, or leave {DUTIES} out"
         )
     aws = settings.aws

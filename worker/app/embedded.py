@@ -92,50 +92,16 @@ class EmbeddedPlatform:
         return SqliteTables(self._path, self._clock, lanes=connections_on_file(self._path, busy_timeout, self._file))
 
     async def open(self, stack: AsyncExitStack) -> Resources:
-        options, tables, clock = self._options, self._tables, self._clock
-        targets = await open_targets(
+        tables, clock = self._tables, self._clock
+        return await open_resources(
             stack,
-            options.settings,
-            options.environment,
+            self._options,
+            clock,
             tables=tables,
-            clock=clock,
             # Next to the file that all workers share.
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
-        )
-        # alert delivery uses it too, so that no event is blamed for a failure of the store
-        counted = count_failures(tables)
-        on_terminal = terminal_output(options.show_line, counted, clock)
-        console = on_terminal.console(options.write_alert, options.digest_every)
-        alerting = await open_alerting(
-            stack,
-            options.settings.alerts,
-            tables=counted,
-            secrets=targets.secrets,
-            clock=clock,
-            pages=PublicPages(options.settings.web.public_url),
-            otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
-        )
-        deps = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        told = told_to_people() if options.settings.alerts.slack_token else on_terminal.pattern
-        routes = [Route(CONSOLE, told, alerting.deliver, alerting.is_waiting)]
-        if options.settings.alerts.slack_token:
-            routes += on_terminal.routes
-        deps = replace(
-            deps,
-            store=replace(deps.store, tables=counted),
-            sources=replace(deps.sources, watchdog=self._watchdog(targets.http)),
-            outputs=replace(deps.outputs, routes=routes, log=on_terminal.listening(deps.outputs.log)),
-            tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
-            roles=options.settings.roles,
-        )
-        return Resources(
-            deps=deps,
-            background_tasks={
-                **alerting.background_tasks,
-                **on_terminal.background_tasks,
-                "sweep-jobs": job_sweeper(targets.command, clock),
-            },
-            alert_failures=alerting.failures,
+            deps_of=lambda deliver, runners: embedded_deps(tables, deliver, runners, clock, ApschedulerTicker()),
+            watchdog_of=self._watchdog,
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:
@@ -147,6 +113,57 @@ class EmbeddedPlatform:
             ping=pinging(http, url) if url else None,
             repeat_after=self._options.settings.alerts.repeat_alerts,
         )
+
+
+async def open_resources(
+    stack: AsyncExitStack,
+    options: Options,
+    clock: Clock,
+    *,
+    tables: Tables,
+    command: CommandRoot,
+    deps_of: Callable[[Deliver, Mapping[JobType, Runner]], WorkerDeps],
+    watchdog_of: Callable[[HttpClient], Watched],
+) -> Resources:
+    """Open job targets and alerts of a platform without queues: its relay delivers alerts to people."""
+    targets = await open_targets(
+        stack, options.settings, options.environment, tables=tables, clock=clock, command=command
+    )
+    # alert delivery uses it too, so that no event is blamed for a failure of the store
+    counted = count_failures(tables)
+    on_terminal = terminal_output(options.show_line, counted, clock)
+    console = on_terminal.console(options.write_alert, options.digest_every)
+    alerting = await open_alerting(
+        stack,
+        options.settings.alerts,
+        tables=counted,
+        secrets=targets.secrets,
+        clock=clock,
+        pages=PublicPages(options.settings.web.public_url),
+        otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
+    )
+    deps = deps_of(alerting.deliver, targets.runners)
+    told = told_to_people() if options.settings.alerts.slack_token else on_terminal.pattern
+    routes = [Route(CONSOLE, told, alerting.deliver, alerting.is_waiting)]
+    if options.settings.alerts.slack_token:
+        routes += on_terminal.routes
+    deps = replace(
+        deps,
+        store=replace(deps.store, tables=counted),
+        sources=replace(deps.sources, watchdog=watchdog_of(targets.http)),
+        outputs=replace(deps.outputs, routes=routes, log=on_terminal.listening(deps.outputs.log)),
+        tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
+        roles=options.settings.roles,
+    )
+    return Resources(
+        deps=deps,
+        background_tasks={
+            **alerting.background_tasks,
+            **on_terminal.background_tasks,
+            "sweep-jobs": job_sweeper(targets.command, clock),
+        },
+        alert_failures=alerting.failures,
+    )
 
 
 def embedded_deps(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from worker.app.alerts import BackgroundTask
-from worker.config.settings import OWN_SECRETS, Settings
+from worker.config.settings import OWN_SECRETS, STORE, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.aws.client import Aws, AwsEndpoint
 from worker.jobs.aws.runners import aws_runners
@@ -59,7 +59,7 @@ async def open_targets(
     """Create the runners; `stack` closes them. They connect on first use."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
-    secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))
+    secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS | {STORE}), SecretsManagerSecrets(cloud, clock))
     commands = CommandRunner(
         root=command.path,
         clock=clock,

@@ -25,7 +25,7 @@ class Setting:
     is_secret: bool = False
     may_name_file: bool = False  # its text, or the path of a file with it
     needs: str = ""  # the variable without which this one has no effect
-    no_effect_on_file: str = ""  # why a worker on one file ignores it; empty if it does not
+    no_effect_off_aws: str = ""  # why a worker that is not on AWS ignores it; empty if it does not
     path: tuple[str, ...] = ()  # the field that holds its value
 
     def read(self, environment: Mapping[str, str]) -> object:
@@ -48,7 +48,7 @@ def setting(
     is_secret: bool = False,
     may_name_file: bool = False,
     needs: str = "",
-    no_effect_on_file: str = "",
+    no_effect_off_aws: str = "",
 ) -> T:
     """Declare a dataclass field that holds the value of an environment variable."""
     made = Setting(
@@ -61,7 +61,7 @@ def setting(
         is_secret=is_secret,
         may_name_file=may_name_file,
         needs=needs,
-        no_effect_on_file=no_effect_on_file,
+        no_effect_off_aws=no_effect_off_aws,
     )
     return field(default_factory=lambda: parse(name, default), repr=not is_secret, metadata={_KEY: made})
 

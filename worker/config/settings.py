@@ -57,7 +57,7 @@ OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 PREFIX: Final = "INTERLOCK_"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
 
-_NO_QUEUES: Final = "a worker on one file has no bus and no queues"
+_NO_QUEUES: Final = "only a worker on AWS has a bus and queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +65,21 @@ class AwsSettings:
     """AwsSettings name the AWS resources of a worker; empty means none."""
 
     bus: str = setting(
-        BUS, values.plain_text, "EventBridge bus to publish events to.", used_by="relay", no_effect_on_file=_NO_QUEUES
+        BUS, values.plain_text, "EventBridge bus to publish events to.", used_by="relay", no_effect_off_aws=_NO_QUEUES
     )
     alerts_queue: str = setting(
         ALERTS_QUEUE,
         values.plain_text,
         "URL of the queue whose events become alerts.",
         used_by="alerts",
-        no_effect_on_file=_NO_QUEUES,
+        no_effect_off_aws=_NO_QUEUES,
     )
     events_queue: str = setting(
         EVENTS_QUEUE,
         values.plain_text,
         "URL of the queue whose events, from other systems and alarms, go into the events table.",
         used_by="events",
-        no_effect_on_file=_NO_QUEUES,
+        no_effect_off_aws=_NO_QUEUES,
     )
     sensors_queue: str = setting(
         SENSORS_QUEUE,
@@ -87,7 +87,7 @@ class AwsSettings:
         "URL of the inbox queue, whose messages become sensors.",
         used_by="sensors",
         see="inbox.md",
-        no_effect_on_file=_NO_QUEUES,
+        no_effect_off_aws=_NO_QUEUES,
     )
     changes_stream: str = setting(
         CHANGES,
@@ -95,7 +95,7 @@ class AwsSettings:
         "`kinesis:STREAM` reads table changes from one Kinesis stream; unset: from the tables' own streams.",
         used_by="engine, relay",
         see="streams.md",
-        no_effect_on_file=_NO_QUEUES,
+        no_effect_off_aws=_NO_QUEUES,
     )
     inbox: str = setting(
         INBOX,
@@ -136,7 +136,7 @@ class ReadingSettings:
         "`eco` polls an idle shard every 5 seconds instead of 2, which costs fewer calls.",
         default="default",
         used_by="engine, relay",
-        no_effect_on_file="readers of a file are woken",
+        no_effect_off_aws="readers are woken",
     )
 
 
@@ -414,12 +414,12 @@ def mistyped(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{PREFIX}{close[0]}" for name, close in found.items() if close}
 
 
-def without_effect(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
+def without_effect(settings: Settings, *, is_aws: bool) -> Iterator[tuple[str, str]]:
     """Yield the name of each setting that is set and has no effect on this worker, and the reason."""
     defaults = Settings()
     changed = {each.name: each for each in SETTINGS if each.value_in(settings) != each.value_in(defaults)}
     for name, each in changed.items():
-        if is_file and each.no_effect_on_file:
-            yield name, each.no_effect_on_file
+        if not is_aws and each.no_effect_off_aws:
+            yield name, each.no_effect_off_aws
         elif each.needs and each.needs not in changed:
             yield name, f"there is no {each.needs}"

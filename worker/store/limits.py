@@ -58,6 +58,11 @@ def row_bytes(row: Row) -> int:
     return _members_bytes(row, 1)
 
 
+def value_bytes(value: object) -> int:
+    """Return the size of one attribute's value as the limits count it. Raises `TooLarge` and `Rejected`."""
+    return _value_bytes(value, 1)
+
+
 def _check_producers_are_left_alone(writes: Sequence[Write]) -> None:
     """Raise `Rejected` for a transaction that writes a producer's row.
 

@@ -238,6 +238,18 @@ RECORDS: Final[Sequence[Record]] = (
         {"name": "what is measured", "value": "the number", "note": "how exact it is, or the number in readable form"},
     ),
     Record(
+        ("store copy",),
+        "copy",
+        "one record",
+        {
+            "from": "the store that was copied",
+            "to": "the new store",
+            "rows": "how many rows of each table were verified",
+            "total": "how many rows were verified",
+            "expired": "how many expired rows were left behind",
+        },
+    ),
+    Record(
         ("status",),
         "run",
         "one for each run",

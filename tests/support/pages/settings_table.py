@@ -25,7 +25,7 @@ def table() -> str:
 
 def _row(setting: Setting) -> str:
     default = f"`{setting.default}`" if setting.default else ""
-    used_by = f"{setting.used_by} (AWS only)" if setting.no_effect_on_file else setting.used_by
+    used_by = f"{setting.used_by} (AWS only)" if setting.no_effect_off_aws else setting.used_by
     page = f" See [{Path(setting.see.partition('#')[0]).stem}]({setting.see})." if setting.see else ""
     return f"| `{setting.name}` | {default} | {used_by} | {setting.description}{page} |"
 

@@ -198,7 +198,7 @@ def test_a_setting_that_is_understood_is_said_to_be(here: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("environment", "idle"),
     [
-        ({"INTERLOCK_BUS": "prod"}, {"INTERLOCK_BUS": "a worker on one file has no bus and no queues"}),
+        ({"INTERLOCK_BUS": "prod"}, {"INTERLOCK_BUS": "only a worker on AWS has a bus and queues"}),
         ({"INTERLOCK_POLLS": "eco"}, {"INTERLOCK_POLLS": "readers of a file are woken"}),
         ({"INTERLOCK_ALERTS": "alerts.yaml"}, {"INTERLOCK_ALERTS": "there is no INTERLOCK_SLACK_TOKEN"}),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_SLACK_CHANNEL": "#data"}, {}),

@@ -21,14 +21,15 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
     "runs": ["list", "show", "stats", "inputs", "rerun", "cancel", "delete"],
-    "store": ["init", "check", "migrate", "stats"],
+    "store": ["init", "check", "migrate", "stats", "copy"],
     "pipelines": ["push", "list", "show", "remove"],
     "sensor": ["put", "get", "list", "remove"],
 }
 PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
-    "Archive", "Cancel", "Check", "Compare", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate", "Pause",
+    "Archive", "Cancel", "Check", "Compare", "Copy", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate",
+    "Pause",
     "Print", "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Serve", "Show", "Start", "Take",
     "Watch", "Write",
 }  # fmt: skip

@@ -211,12 +211,12 @@ def test_the_workers_own_credentials_are_the_secret_settings() -> None:
 def test_a_setting_without_effect_is_found_with_the_reason() -> None:
     said = {BUS: "interlock", POLLS: "eco", SLACK_CHANNEL: "#alerts", ON_LOSS: "halt"}
 
-    on_file = dict(without_effect(read_settings(said), is_file=True))
-    on_aws = dict(without_effect(read_settings(said), is_file=False))
+    on_file = dict(without_effect(read_settings(said), is_aws=False))
+    on_aws = dict(without_effect(read_settings(said), is_aws=True))
 
     assert on_file.keys() == {BUS, POLLS, SLACK_CHANNEL}
     assert on_aws == {SLACK_CHANNEL: f"there is no {SLACK_TOKEN}"}
-    assert list(without_effect(read_settings({**said, SLACK_TOKEN: "xoxb-1"}), is_file=False)) == []
+    assert list(without_effect(read_settings({**said, SLACK_TOKEN: "xoxb-1"}), is_aws=True)) == []
 
 
 def test_a_variable_that_is_nearly_a_setting_is_found_and_a_secret_is_not() -> None:

@@ -38,7 +38,7 @@ from worker.store.backends.open import opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
-from worker.store.url import DynamoPlace, SqlitePlace, locate
+from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
 
 if TYPE_CHECKING:
     from worker.operations.doctor.aws_calls import AwsCalls
@@ -78,7 +78,7 @@ def _in_effect(settings: Settings) -> Settings:
 async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
     """Check the machine, the settings, the store, its AWS resources, and the workers."""
     place = locate(access.url)
-    for found in (*look_at_program(), *_look_at_settings(settings, is_file=isinstance(place, SqlitePlace))):
+    for found in (*look_at_program(), *_look_at_settings(settings, is_aws=isinstance(place, DynamoPlace))):
         yield found
     if isinstance(place, SqlitePlace):
         for found in look_at_disk(place.path):
@@ -87,8 +87,8 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         verdicts = await access.admin.check()
     except WorkerError as trouble:
         yield _in_trouble("store", access.admin.place, trouble)
-        if isinstance(place, SqlitePlace):
-            return
+        if not isinstance(place, DynamoPlace):
+            return  # the remaining checks would ask the same store
     else:
         for found in of_verdicts("store", verdicts):
             yield found
@@ -98,9 +98,7 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         yield found
 
 
-async def _at_work(
-    access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
-) -> AsyncIterator[Diagnosis]:
+async def _at_work(access: StoreAccess, settings: Settings, place: Place) -> AsyncIterator[Diagnosis]:
     """Check what a worker uses: AWS resources, the jobs that it starts, and the other workers."""
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
@@ -118,13 +116,13 @@ async def _at_work(
         yield found
 
 
-def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosis]:
+def _look_at_settings(settings: Settings, *, is_aws: bool) -> Iterator[Diagnosis]:
     yield fine("settings", "duties", ", ".join(sorted(settings.roles)))
     for name, meant in mistyped(os.environ).items():
         yield doubtful(
             "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
         )
-    for name, why in without_effect(settings, is_file=is_file):
+    for name, why in without_effect(settings, is_aws=is_aws):
         yield doubtful("settings", name, f"is set and has no effect: {why}", "leave it out, or set what it needs")
     for name, read in _readings(settings):
         try:
@@ -181,9 +179,7 @@ async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) ->
             yield found
 
 
-async def _archive(
-    access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
-) -> AsyncIterator[Diagnosis]:
+async def _archive(access: StoreAccess, settings: Settings, place: Place) -> AsyncIterator[Diagnosis]:
     """Check the target of the archive, if this worker writes one."""
     target = settings.archive.target
     if target is None or Role.SCHEDULER not in settings.roles:
@@ -198,7 +194,7 @@ async def _archive(
             yield found
 
 
-def _aws_calls(stack: AsyncExitStack, access: StoreAccess, place: SqlitePlace | DynamoPlace) -> "AwsCalls":
+def _aws_calls(stack: AsyncExitStack, access: StoreAccess, place: Place) -> "AwsCalls":
     from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415  loaded only where AWS is asked
     from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
 
@@ -207,7 +203,7 @@ def _aws_calls(stack: AsyncExitStack, access: StoreAccess, place: SqlitePlace | 
     return AwsCalls(stack, ClientSettings(region=region, endpoint=endpoint, agent=PERSON), access.clock)
 
 
-async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncIterator[Diagnosis]:
+async def _jobs(access: StoreAccess, place: Place) -> AsyncIterator[Diagnosis]:
     """Check the jobs that the store's pipelines start. Call AWS only if there is a Glue job among them."""
     from worker.operations.doctor.glue import glue_jobs, look_at_glue  # noqa: PLC0415
 
@@ -253,6 +249,7 @@ doctor_app = typer.Typer()
 DOCTOR_HELP = """Check this worker's environment (read-only).
 
 Run it where a worker runs, with its environment and its role. SQLite: the disk, the file, its layout and its log. \
+Redis: the server, what its settings promise (appendonly, appendfsync, maxmemory-policy, replicas), and rights. \
 AWS: credentials, clock, tables, indexes, expiry, streams, bus, rules, queues, and each right, by a call that reads \
 what is not there or writes what a condition forbids; --json says for each what was done. One message of a queue may \
 be received without being kept.

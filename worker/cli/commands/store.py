@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
+from worker.cli.commands.store_copy import run_copy
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
-from worker.cli.terminal.store_session import Exit
+from worker.cli.terminal.store_session import Exit, told
+from worker.core.errors import ConfigError
+from worker.core.time.durations import parse_duration
 from worker.store.admin import Figure, Migration, StoreAdmin, StoreFinding
 
 
@@ -87,8 +91,8 @@ store_app = typer.Typer(
     rich_markup_mode="rich",
     help="""Create, check, migrate and measure the store.
 
-The store is one SQLite file on this machine, or four DynamoDB tables. --store says which; without it the variable \
-INTERLOCK_STORE does, and without that it is `interlock.db` in the current directory.""",
+The store is one SQLite file on this machine, four DynamoDB tables, or keys on a Redis server. --store says which; \
+without it the variable INTERLOCK_STORE does, and without that it is `interlock.db` in the current directory.""",
 )
 
 INIT_HELP = f"""Create the store, or add what it lacks.
@@ -107,7 +111,8 @@ Examples:
 CHECK_HELP = f"""Check everything the store needs (read-only).
 
 SQLite: the file can be written, its version and layout are right, commits wait for the disk, `quick_check` finds \
-nothing, the change feed is in order. DynamoDB: each table has its keys, stream, indexes and expiry.
+nothing, the change feed is in order. DynamoDB: each table has its keys, stream, indexes and expiry. Redis: the \
+server's version, what its settings promise, its replicas, and the user's rights.
 
 \b
 Examples:
@@ -176,3 +181,43 @@ def migrate(
 @store_app.command(help=STATS_HELP)
 def stats(context: typer.Context, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
     on_store(context, store, lambda screen, at: run_stats(screen, at.admin, as_json=as_json))
+
+
+COPY_HELP = f"""Copy an installation to another store, and verify every row.
+
+Stop all workers first: the copy refuses to run while one is alive on either store. The target must be empty. If the \
+copy is interrupted, the same command continues it. It does not copy sessions, leases and expired rows: the first \
+worker on the new store processes all sensors again. Events of the last hour are sent again, with the same ids, \
+because the last ones may not have been sent yet; --resend-events says how far back.
+
+On DynamoDB it reads and writes each row, which costs money.
+
+\b
+Examples:
+  interlock store copy sqlite:///interlock.db sqlite:///copy.db
+  interlock store copy sqlite:///interlock.db sqlite:///other.db --json
+  interlock store copy sqlite:///interlock.db sqlite:///last.db --resend-events 6h
+
+{EXIT_CODES}"""
+
+
+@store_app.command("copy", help=COPY_HELP)
+def copy(
+    context: typer.Context,
+    *,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="URL of the store to copy.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TO", help="URL of an empty store.", show_default=False)],
+    resend_events: Annotated[
+        str, typer.Option("--resend-events", metavar="DURATION", help="Send events again that are younger than this.")
+    ] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    screen = Screen()
+
+    async def run() -> int:
+        resent = timedelta() if resend_events == "0" else parse_duration(resend_events)
+        if resent is None:
+            raise ConfigError(f"--resend-events must be a duration such as 30m or 1h, got {resend_events!r}")
+        return await run_copy(screen, context.obj, source, target, resent=resent, as_json=as_json)
+
+    raise typer.Exit(told(screen, run))

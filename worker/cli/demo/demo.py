@@ -31,10 +31,12 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.files import Sources
 from worker.cli.terminal.store_access import EXIT_CODES
 from worker.cli.terminal.store_session import Exit, StoreAccess, told
-from worker.config.settings import WEB, read_settings
+from worker.config.settings import JOB_ENVIRONMENT, WEB, read_settings
+from worker.config.settings import STORE as STORE_SETTING
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.runtime.logs import configure_logs
+from worker.store.url import RedisPlace, SqlitePlace, locate, without_secrets
 from worker.web.addresses import DEFAULT_LISTEN
 
 INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and watches on afterwards.
@@ -54,16 +56,33 @@ class ConsoleWish(StrEnum):
 
 
 async def run_demo(
-    screen: Screen, clock: Clock, request: FolderRequest, console: ConsoleWish = ConsoleWish.NONE
+    screen: Screen,
+    clock: Clock,
+    request: FolderRequest,
+    console: ConsoleWish = ConsoleWish.NONE,
+    store: str | None = None,
 ) -> int:
-    """Run the demo in a directory of its own. Raises `ConfigError` if the directory cannot be used."""
+    """Run the demo in a directory of its own. Raises `ConfigError` if that or the store cannot be used."""
+    if store is not None:
+        await _take_new_store(StoreAccess(url=store, clock=clock))
     folder = make_folder(screen, request)
     if folder is None:
         screen.remark("nothing was changed")
         return Exit.PROBLEMS
     with _inside(folder) as written:
         configure_logs(written.log, clock)
-        return await _play(screen, StoreAccess(url=f"sqlite:///{STORE}", clock=clock), written, console)
+        return await _play(screen, StoreAccess(url=store or f"sqlite:///{STORE}", clock=clock), written, console)
+
+
+async def _take_new_store(access: StoreAccess) -> None:
+    """Create the store that the user named. Raises `ConfigError` if it exists: it may be in use."""
+    if not isinstance(locate(access.url), RedisPlace):
+        raise ConfigError("--store of the demo takes a redis:// URL; without it, the demo makes a file of its own")
+    if not await access.admin.init(may_create=False):
+        raise ConfigError(
+            f"there is a store at {access.admin.place} already, and a demo must not mix with it; name one of its own: "
+            "add ?prefix=demo1 to the URL"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +126,7 @@ async def _play(screen: Screen, access: StoreAccess, written: _Written, console:
     async with access.tables() as tables:
         request = StatusRequest(pipeline=None, days=2, limit=20, as_json=False)
         await show_status(screen, tables, request, access.clock.now())
-    show_next_steps(screen, written.folder, day)
+    show_next_steps(screen, written.folder, day, access.url)
     return Exit.DONE
 
 
@@ -158,9 +177,9 @@ async def _working(access: StoreAccess, alerts: TextIO, listen: str) -> AsyncGen
     from worker.app.embedded import Options  # noqa: PLC0415
 
     options = Options(
-        # The demo must not depend on the environment.
-        settings=read_settings({WEB: listen} if listen else {}, store=access.url),
-        environment={**os.environ, "PATH": jobs_path()},
+        # The demo must not depend on the environment. Its jobs write sensors, so they must find its store.
+        settings=read_settings({JOB_ENVIRONMENT: STORE_SETTING, WEB: listen}, store=access.url),
+        environment={**os.environ, "PATH": jobs_path(), STORE_SETTING: access.url},
         write_alert=_writing(alerts),
         digest_every=None,
     )
@@ -200,9 +219,11 @@ def show_highlights(screen: Screen, stage: Stage, play: Play) -> None:
     screen.table([(f"{after_s:5.1f}s", *words) for after_s, *words in rows])
 
 
-def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
+def show_next_steps(screen: Screen, folder: Path, day: date, store: str = "") -> None:
     _heading(screen, "What to try next")
     screen.line(f"  cd {shlex.quote(str(folder))}")
+    if store and not isinstance(locate(store), SqlitePlace):
+        screen.line(f"  export INTERLOCK_STORE={shlex.quote(without_secrets(store))}")
     if shutil.which("interlock") is None:
         screen.line(f'  export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"')
     for command, comment in (
@@ -226,13 +247,15 @@ demo_app = typer.Typer()
 DEMO_HELP = f"""Watch three pipelines with real jobs run on this machine, in under a minute.
 
 Shows incomplete data, a start, a retry, an SLA warning, late data, a rerun after drift and a dry run, and leaves a \
-store to explore. Everything is in one directory: ./interlock-demo, or the one of --dir; without a terminal, a new one.
+store to explore. Everything is in one directory: ./interlock-demo, or the one of --dir; without a terminal, a new \
+one. With --store, the rows are on a Redis server, under a prefix that is not in use yet.
 
 \b
 Examples:
   interlock demo
   interlock demo --dir /tmp/demo
   interlock demo --yes
+  interlock demo --store redis://127.0.0.1:6379/0?prefix=demo
 
 {EXIT_CODES}"""
 
@@ -254,11 +277,15 @@ def demo(
             show_default="only during the demo, on a terminal",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="A Redis server for the rows.", show_default="a file of its own"),
+    ] = None,
 ) -> None:
     screen = Screen()
     clock: Clock = context.obj
     request = FolderRequest(directory=directory, consent=Consent.by_option(yes))
-    raise typer.Exit(told(screen, lambda: run_demo(screen, clock, request, _console(web))))
+    raise typer.Exit(told(screen, lambda: run_demo(screen, clock, request, _console(web), store)))
 
 
 def _console(wish: bool | None) -> ConsoleWish:

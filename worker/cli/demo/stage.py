@@ -28,7 +28,7 @@ PLAY_MAX_S: Final = 110.0  # for the whole demo
 LOOK_AGAIN_S: Final = 0.1
 # An event has the time of its decision, which may be a moment before the reader was created.
 _JUST_BEFORE: Final = timedelta(seconds=5)
-_SENSOR_FEED: Final = f"feed.{TableName.CONTROL}"
+_SENSOR_FEEDS: Final = (f"feed.{TableName.CONTROL}", f"slices.{TableName.CONTROL}")  # of a file, of a server
 
 
 class NotInTime(Exception):
@@ -107,8 +107,9 @@ class Stage:
         return len(self._seen[expected.pipeline, expected.period, expected.type]) >= expected.times
 
     async def _is_read(self) -> bool:
-        leases = await Leases(self._tables, GROUP).list(_SENSOR_FEED)
-        return any(lease.owner and lease.checkpoint for lease in leases)
+        leases = Leases(self._tables, GROUP)
+        readers = [lease for feed in _SENSOR_FEEDS for lease in await leases.list(feed)]
+        return bool(readers) and all(lease.owner and lease.checkpoint for lease in readers)
 
     async def _is_waiting(self, key: RunKey) -> bool:
         run = await Runs(self._tables).load(key)

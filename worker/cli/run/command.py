@@ -280,8 +280,8 @@ run_app = typer.Typer()
 
 RUN_HELP = f"""Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.
 
-The store is one SQLite file, or tables in DynamoDB. A file is made with --pipelines if it is not there. Several \
-workers may share a store: each run has one of them, and when one dies another takes over.
+The store is one SQLite file, tables in DynamoDB, or keys on a Redis server. A file is made with --pipelines if it \
+is not there. Several workers may share a store: each run has one of them, and when one dies another takes over.
 
 On a terminal, each change of a run is one line, with the local time: started, waiting and why, completed, failed, \
 rerun, deadline. On a pipe, alerts are lines on standard output, successes are gathered into a digest every 15 \
@@ -310,6 +310,7 @@ Examples:
   interlock run --pipelines pipelines/ --watch
   interlock run --store sqlite:///interlock.db --format json
   interlock run --store dynamodb://interlock?region=eu-west-1
+  interlock run --store redis://127.0.0.1:6379/0
 
 SIGTERM and Ctrl-C drain the worker within 25 seconds. A second signal stops without draining; a third exits \
 immediately. Both are safe: unfinished work is repeated. A full disk under the log or the alerts does not stop it.

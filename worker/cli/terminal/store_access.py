@@ -22,7 +22,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="sqlite:///PATH or dynamodb://PREFIX?region=REGION.",
+        help="sqlite:///PATH, dynamodb://PREFIX?region=REGION or redis://HOST:PORT/DB.",
         show_default="INTERLOCK_STORE, else sqlite:///interlock.db",
     ),
 ]

@@ -7,10 +7,10 @@ from typing import Final, assert_never
 
 import msgspec
 
+from worker.store.index_entries import IndexEntry, entries, ttl_column
 from worker.store.limits import row_bytes
 from worker.store.row_codec import decode_row, encode
 from worker.store.sqlite.conditions import holds
-from worker.store.sqlite.indexes import IndexEntry, entries, ttl_column
 from worker.store.sqlite.statements import (
     CHANGE_INSERT,
     ENTRY_DELETE,

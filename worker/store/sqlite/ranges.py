@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from worker.core.errors import ConfigError, Rejected
+from worker.store.index_entries import AFTER_EVERY_NUMBER, Sort, number_sort
 from worker.store.row_codec import decode, encode
-from worker.store.sqlite.indexes import AFTER_EVERY_NUMBER, Sort, number_sort
 from worker.store.table import Between, Index, Prefix
 
 AFTER_EVERY_TEXT: Final = b""  # SQLite sorts every blob after every text

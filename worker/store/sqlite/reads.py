@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from worker.store.index_entries import project
 from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import EPOCH
-from worker.store.sqlite.indexes import project
 from worker.store.sqlite.ranges import Range, write_cursor
 from worker.store.sqlite.statements import (
     CHANGE_LAST,

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from worker.core.errors import ConfigError
+from worker.store.index_entries import ttl_column
 from worker.store.row_codec import decode_row
-from worker.store.sqlite.indexes import ttl_column
 
 APPLICATION_ID: Final = 0x494C4B31  # "ILK1": distinguishes Interlock's file from any other program's
 VERSION: Final = 2
 
 # `row` has one entry for each row of the four tables; `body` is the whole row (see `store/row_codec.py`). It has its
 # own integer id because bodies are large: inside the key's tree, a search would read many more pages. `index_entry`
-# holds the sparse indexes; `sort` is text, or the sortable bytes of a number (see `store/sqlite/indexes.py`). `change`
+# holds the sparse indexes; `sort` is text, or the sortable bytes of a number (see `store/index_entries.py`). `change`
 # is the feed. AUTOINCREMENT: a position is never used twice, even after everything was trimmed.
 _ROW = """
 CREATE TABLE row (

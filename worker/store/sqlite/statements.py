@@ -30,6 +30,7 @@ ROWS_BACKWARD = _statement(
     "SELECT sk, body FROM row WHERE tbl = ? AND pk = ? AND sk >= ? AND sk < ? ORDER BY sk DESC LIMIT ?"
 )
 ROWS_EXPIRED = _statement("SELECT id, tbl, pk, sk, body FROM row WHERE ttl <= ? ORDER BY ttl LIMIT ?")
+ROWS_AFTER = _statement("SELECT pk, sk, body FROM row WHERE tbl = ? AND (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?")
 ROWS_COUNT = _statement("SELECT count(*) FROM row WHERE tbl = ?")
 ROWS_EXPIRED_COUNT = _statement("SELECT count(*) FROM row WHERE ttl <= ?")
 

@@ -17,7 +17,7 @@ from worker.config.settings import SETTINGS, mistyped, read_settings, without_ef
 from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
-from worker.store.url import SqlitePlace, locate
+from worker.store.url import DynamoPlace, locate, without_secrets
 
 TEXT_MAX: Final = 100  # a setting may hold the text of a whole file
 HIDDEN: Final = "(hidden)"
@@ -80,13 +80,13 @@ def _problem(setting: Setting, given: str) -> str:
 def _without_secret(setting: Setting, text: str) -> str:
     if setting.is_secret and text:
         return HIDDEN
-    return _CREDENTIALS.sub("***", text)  # an address may carry a password, wherever it stands
+    return _CREDENTIALS.sub("***", without_secrets(text))  # an address may carry a password, wherever it stands
 
 
 def _without_effect(environment: Mapping[str, str], store: str | None) -> dict[str, str]:
     try:
         settings = read_settings(environment, store=store)
-        return dict(without_effect(settings, is_file=isinstance(locate(settings.store), SqlitePlace)))
+        return dict(without_effect(settings, is_aws=isinstance(locate(settings.store), DynamoPlace)))
     except ConfigError:
         return {}  # each problem is shown with its setting
 

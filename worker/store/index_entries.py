@@ -1,4 +1,4 @@
-"""Index entries and expiry: what SQLite searches a row by, besides its key."""
+"""Index entries and expiry: what backends without own indexes search a row by, besides its key."""
 
 import math
 from decimal import Decimal

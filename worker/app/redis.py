@@ -1,0 +1,122 @@
+"""Wiring of workers on several machines that share a Redis or Valkey server."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from consumers.outbox.routes import Deliver, Route
+from consumers.outbox.severities import told_to_people
+from consumers.streams.consumer import ReadPace
+from consumers.streams.redis.housekeeping import SliceHousekeeping
+from consumers.streams.redis.lag import SliceLags
+from consumers.streams.redis.slices import SlicedStream
+from scheduler.apscheduler_ticker import ApschedulerTicker
+from scheduler.scheduler_lease import NapTicker, Ticker
+from scheduler.watchdog.checks.table import Watched
+from scheduler.watchdog.heartbeat_ping import pinging
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
+from worker.app.embedded import CONSOLE, FOLLOWED, Options, open_resources
+from worker.app.platforms import Resources
+from worker.app.runners import CommandRoot
+from worker.config.store_setting import GROUP
+from worker.core.model.pipeline import JobType
+from worker.jobs.runner import Runner
+from worker.membership.clock_guard import ClockGuard
+from worker.membership.lease_coordinator import LeaseOffer
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import Clock
+from worker.store.redis.connections import Servers
+from worker.store.redis.notices import ChangeNotices
+from worker.store.redis.tables import RedisTables
+from worker.store.repos.leases import Leases
+from worker.store.table import TableName
+from worker.store.url import RedisPlace
+
+JOBS: Final = Path("interlock-jobs")  # in the directory that a worker is started in; hosts share no files
+BEAT_SHARE: Final = 0.75  # of a heartbeat interval: then the heartbeat itself can still try again
+
+# A notice wakes a reader: this pace is for when notices are lost.
+_PACE: Final = ReadPace(poll_s=0.5, poll_idle_s=2.0)
+
+
+class RedisPlatform:
+    """The platform of workers on a Redis server; alerts go to the console, or to Slack."""
+
+    group = GROUP
+
+    def __init__(self, options: Options, place: RedisPlace, clock: Clock) -> None:
+        self._options, self._place, self._clock = options, place, clock
+        self._guard = ClockGuard(clock)
+        self._tables = RedisTables(Servers(place), clock, observe_time=self._guard.observe)
+
+    @property
+    def where(self) -> str:
+        return self._place.shown
+
+    @property
+    def tables(self) -> RedisTables:
+        return self._tables
+
+    @property
+    def guard(self) -> ClockGuard:
+        return self._guard
+
+    def beater_tables(self) -> RedisTables:
+        """Return a second pair of connections, for the heartbeat's own thread."""
+        answer_s = max(1.0, BEAT_SHARE * self._options.settings.timing.beat_s)
+        return RedisTables(Servers(self._place, answer_s=answer_s), self._clock, observe_time=self._guard.observe)
+
+    async def open(self, stack: AsyncExitStack) -> Resources:
+        tables, clock = self._tables, self._clock
+        return await open_resources(
+            stack,
+            self._options,
+            clock,
+            tables=tables,
+            command=CommandRoot(path=JOBS.absolute(), is_shared=False),
+            deps_of=lambda deliver, runners: redis_deps(tables, deliver, runners, clock, ApschedulerTicker()),
+            watchdog_of=self._watchdog,
+        )
+
+    def _watchdog(self, http: HttpClient) -> Watched:
+        leases, alerts = Leases(self._tables, GROUP), self._options.settings.alerts
+        return Watched(
+            reader_lags=SliceLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
+            relay_lags=SliceLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
+            probes_alerts=True,
+            ping=pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None,
+            repeat_after=alerts.repeat_alerts,
+        )
+
+
+def redis_deps(
+    tables: RedisTables,
+    alert: Deliver,
+    runners: Mapping[JobType, Runner],
+    clock: Clock,
+    ticker: Ticker | None = None,
+) -> WorkerDeps:
+    """Return the dependencies of a worker that shares the slices of its store's change feed with others."""
+
+    async def wake_readers(readers: Readers) -> None:
+        def wake(changed: frozenset[TableName]) -> None:
+            for table in changed & readers.keys():
+                readers[table].wake()
+
+        await ChangeNotices(tables.servers, clock).listen(wake)
+
+    def extra_leases(_: Readers) -> list[LeaseOffer]:
+        return [SliceHousekeeping(tables, Leases(tables, GROUP), frozenset(FOLLOWED)).offer()]
+
+    return WorkerDeps(
+        store=StoreDeps(group=GROUP, tables=tables, clock=clock),
+        sources=SourceDeps(
+            source_of=lambda table: SlicedStream(tables, table, clock),
+            wake_readers=wake_readers,
+            extra_leases=extra_leases,
+            ticker=ticker or NapTicker(),
+        ),
+        outputs=OutputDeps(routes=[Route(CONSOLE, told_to_people(), alert)], runners=runners),
+        tuning=Tuning(pace=_PACE),
+    )
