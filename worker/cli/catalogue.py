@@ -66,7 +66,7 @@ def _inbox() -> "Typer":
 
 
 def _store() -> "Typer":
-    from worker.cli.commands.store import store_app
+    from worker.cli.commands.configure.store import store_app
 
     return store_app
 

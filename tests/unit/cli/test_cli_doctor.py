@@ -199,7 +199,7 @@ def test_a_setting_that_is_understood_is_said_to_be(here: Path, monkeypatch: pyt
     ("environment", "idle"),
     [
         ({"INTERLOCK_BUS": "prod"}, {"INTERLOCK_BUS": "only a worker on AWS has a bus and queues"}),
-        ({"INTERLOCK_POLLS": "eco"}, {"INTERLOCK_POLLS": "readers of a file are woken"}),
+        ({"INTERLOCK_POLLS": "eco"}, {"INTERLOCK_POLLS": "readers are woken"}),
         ({"INTERLOCK_ALERTS": "alerts.yaml"}, {"INTERLOCK_ALERTS": "there is no INTERLOCK_SLACK_TOKEN"}),
         ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_SLACK_CHANNEL": "#data"}, {}),
         ({"INTERLOCK_HEALTH": "127.0.0.1:8080"}, {}),

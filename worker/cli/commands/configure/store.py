@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.store_copy import run_copy
+from worker.cli.commands.configure.store_copy import run_copy
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, told
@@ -196,7 +196,7 @@ On DynamoDB it reads and writes each row, which costs money.
 Examples:
   interlock store copy sqlite:///interlock.db sqlite:///copy.db
   interlock store copy sqlite:///interlock.db sqlite:///other.db --json
-  interlock store copy sqlite:///interlock.db sqlite:///last.db --resend-events 6h
+  interlock store copy sqlite:///interlock.db sqlite:///b.db --resend-events 6h
 
 {EXIT_CODES}"""
 
