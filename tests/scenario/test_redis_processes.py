@@ -68,9 +68,7 @@ async def workers_on_one_server(
     url = f"{server.url}?prefix={PREFIX}"
     with ExitStack() as stack:
         workers = [
-            stack.enter_context(
-                live_worker(at, "--pipelines", "pipelines", "--store", url, name=name, timing=TIMING)
-            )
+            stack.enter_context(live_worker(at, "--pipelines", "pipelines", "--store", url, name=name, timing=TIMING))
             for name in names
         ]
         async with opened(server) as tables:
@@ -196,7 +194,7 @@ async def test_no_acknowledged_commit_is_lost_or_halved_when_writers_are_killed(
     async with opened(server) as tables:
         for writer in writers:  # a commit that was not acknowledged is there whole, or not at all
             pages = [
-                {row["SK"] for row in (await tables.query(table, f"WRITER#{writer.name}", limit=1000)).rows}
+                {str(row["SK"]) for row in (await tables.query(table, f"WRITER#{writer.name}", limit=1000)).rows}
                 for table in (TableName.CONTROL, TableName.EVENTS)
             ]
             assert pages[0] == pages[1]

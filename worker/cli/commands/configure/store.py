@@ -188,7 +188,7 @@ COPY_HELP = f"""Copy an installation to another store, and verify every row.
 Stop all workers first: the copy refuses to run while one is alive on either store. The target must be empty. If the \
 copy is interrupted, the same command continues it. It does not copy sessions, leases and expired rows: the first \
 worker on the new store processes all sensors again. Events of the last hour are sent again, with the same ids, \
-because the last ones may not have been sent yet; --resend-events says how far back.
+because the last ones may not have been sent yet; --resend says how far back.
 
 On DynamoDB it reads and writes each row, which costs money.
 
@@ -196,7 +196,7 @@ On DynamoDB it reads and writes each row, which costs money.
 Examples:
   interlock store copy sqlite:///interlock.db sqlite:///copy.db
   interlock store copy sqlite:///interlock.db sqlite:///other.db --json
-  interlock store copy sqlite:///interlock.db sqlite:///b.db --resend-events 6h
+  interlock store copy sqlite:///interlock.db sqlite:///b.db --resend 6h
 
 {EXIT_CODES}"""
 
@@ -208,7 +208,7 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="URL of the store to copy.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TO", help="URL of an empty store.", show_default=False)],
     resend_events: Annotated[
-        str, typer.Option("--resend-events", metavar="DURATION", help="Send events again that are younger than this.")
+        str, typer.Option("--resend", metavar="DURATION", help="Send events again that are younger than this.")
     ] = "1h",
     as_json: AsJson = False,
 ) -> None:
@@ -217,7 +217,7 @@ def copy(
     async def run() -> int:
         resent = timedelta() if resend_events == "0" else parse_duration(resend_events)
         if resent is None:
-            raise ConfigError(f"--resend-events must be a duration such as 30m or 1h, got {resend_events!r}")
+            raise ConfigError(f"--resend must be a duration such as 30m or 1h, got {resend_events!r}")
         return await run_copy(screen, context.obj, source, target, resent=resent, as_json=as_json)
 
     raise typer.Exit(told(screen, run))
