@@ -7,6 +7,7 @@ another program to test, such as /usr/bin/redis-server.
 import asyncio
 import atexit
 import os
+import random
 import shutil
 import signal
 import socket
@@ -35,7 +36,6 @@ READY_S = 20.0
 # `sh` ends the server when our end of its input closes, which the kernel does even if we are killed.
 WITH_US = '"$@" </dev/null & server=$!; echo $server; trap "kill -9 $server" EXIT; cat >/dev/null'
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--repl-diskless-sync-delay", "0")
-PORT_MAX = 55_000  # a cluster uses the port 10,000 above as well
 
 
 def server_program() -> str:
@@ -48,12 +48,13 @@ def server_program() -> str:
 
 
 def free_port() -> int:
+    """A port below those that the system gives to clients: one that connects again and again to the port of a server
+    that is down would otherwise be given that port itself, and be connected to itself."""
     while True:
+        port = random.randrange(20_000, 32_000)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port < PORT_MAX:
-            return port
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 async def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
