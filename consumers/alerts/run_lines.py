@@ -108,6 +108,9 @@ def _said(event: Event, took: timedelta | None) -> str:
             return f"failed: {message}"
         case EventType.RERUN_ACCEPTED:
             return _rerun(detail, message)
+        case EventType.OPERATOR_ACTION if event.period:
+            # Its message names the run, as the line does already.
+            return f"{detail.get('action')} requested by {detail.get('requestedBy')}: {detail.get('reason')}"
         case EventType.LATE_DATA_ARRIVAL:
             return f"late data: {message}"
         case _ if event.type.startswith(_DRY_RUN):
@@ -133,8 +136,8 @@ def _why_failed(message: str) -> str:
 
 def _rerun(detail: Mapping[str, Json], message: str) -> str:
     by, reason = detail.get("by"), detail.get("reason")
-    asked = f"rerun requested by {by}" if isinstance(by, str) and by else "rerun requested"
-    return f"{asked}: {reason if isinstance(reason, str) and reason else message.removeprefix('begins: ')}"
+    accepted = f"rerun accepted, requested by {by}" if isinstance(by, str) and by else "rerun accepted"
+    return f"{accepted}: {reason if isinstance(reason, str) and reason else message.removeprefix('begins: ')}"
 
 
 def _attempt(detail: Mapping[str, Json]) -> str:

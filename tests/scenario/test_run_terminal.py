@@ -131,7 +131,7 @@ def test_a_terminal_shows_each_change_of_a_run_once_in_colour(at: Path) -> None:
         re.escape('waiting: ready.status is "\\u001b[2Jhalf", which is not equal to "done"'),
         r"job started \(attempt 1\)",
         r"failed: exit code 3: no .*\(no retries: job\.maxRetries is 0\)  -> .*",
-        r"rerun requested: disk is back",
+        r"rerun requested by \S+: disk is back",
         r"job started \(attempt 2\)",
         r"completed in [\d.]+s \(attempt 2\)",
     ):

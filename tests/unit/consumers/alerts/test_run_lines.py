@@ -71,12 +71,16 @@ def said(event: Event, took: timedelta | None = None) -> str:
             an_event("VALIDATION_EXHAUSTED", ": the rules did not hold in time: a is 1", actionHint="see why"),
             "failed: the rules did not hold in time: a is 1  -> see why",
         ),
-        (an_event("RERUN_ACCEPTED", ": rerun accepted: fixed", reason="fixed"), "rerun requested: fixed"),
+        (an_event("RERUN_ACCEPTED", ": rerun accepted: fixed", reason="fixed"), "rerun accepted: fixed"),
         (
             an_event("RERUN_ACCEPTED", ": rerun accepted: fixed", reason="fixed", by="ana"),
+            "rerun accepted, requested by ana: fixed",
+        ),
+        (
+            an_event("OPERATOR_ACTION", "", action="rerun", requestedBy="ana", reason="fixed"),
             "rerun requested by ana: fixed",
         ),
-        (an_event("RERUN_ACCEPTED", " begins: replay"), "rerun requested: replay"),
+        (an_event("RERUN_ACCEPTED", " begins: replay"), "rerun accepted: replay"),
         (
             an_event("RERUN_REJECTED", ": rerun rejected (once more): limit reached", actionHint="to override: x"),
             "rerun rejected (once more): limit reached  -> to override: x",
