@@ -19,6 +19,7 @@ NAMES = (
     "cli",
     "runs",
     "sensors",
+    "web",
     "costs",
 )
 

@@ -46,7 +46,7 @@ async def measure(path: Path) -> Lives:
         cpu, wall = process_time(), perf_counter()
         await _live(worker, producers, range(WARM_UP, WARM_UP + LIVES))
         cpu, wall = process_time() - cpu, perf_counter() - wall
-        waits = await _starts(worker, producers, range(WARM_UP + LIVES, WARM_UP + LIVES + STARTS))
+        waits = await starts(worker, producers, range(WARM_UP + LIVES, WARM_UP + LIVES + STARTS))
     await producers.stop()
     hundredths = quantiles(waits, n=100)
     return Lives(
@@ -73,7 +73,7 @@ async def _live(worker: BenchWorker, producers: SqliteTables, numbers: range) ->
         await worker.until_completed(ends_at)
 
 
-async def _starts(worker: BenchWorker, producers: SqliteTables, numbers: range) -> list[float]:
+async def starts(worker: BenchWorker, producers: SqliteTables, numbers: range) -> list[float]:
     """How long each job's start came after the write of its sensor began, one run at a time."""
     ends_at = worker.completed + len(numbers)
     put_at: dict[tuple[str, str], float] = {}

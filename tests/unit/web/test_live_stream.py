@@ -283,6 +283,7 @@ async def test_a_store_that_does_not_answer_leaves_the_mirror_and_its_age(served
     served.tables.is_down = True
     served.clock.advance(timedelta(minutes=7))
 
+    assert (await served.get("/")).status_code == 200
     text = (await served.get("/pipelines")).text
 
     assert "The store does not respond. What lists show is 7m 00s old." in text

@@ -82,7 +82,7 @@ async def run_action_page(console: Console, request: Request) -> Response:
     subject = ActionSubject(action, str(key), console.links.run(key))
     if request.method != "POST" or form.problem:
         is_wrong = request.method == "POST"
-        return _page(console, request, subject, form, problem=form.problem if is_wrong else "")
+        return await _page(console, request, subject, form, problem=form.problem if is_wrong else "")
     if form.is_confirmed and await _is_repeated(console, key, action, form):
         return RedirectResponse(f"{subject.back}?done={action}", 303)
     outcome = await _submit(console, request, key, action, form)
@@ -90,7 +90,7 @@ async def run_action_page(console: Console, request: Request) -> Response:
         return RedirectResponse(f"{subject.back}?done={action}", 303)
     expected = outcome.forecast
     prospects = Prospects(expected.prospect in GOOD, expected.sentence, expected.remedy)
-    return _page(console, request, subject, form, prospects=prospects)
+    return await _page(console, request, subject, form, prospects=prospects)
 
 
 async def pipeline_action_page(console: Console, request: Request) -> Response:
@@ -106,11 +106,11 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
     context, author = console.context, console.author(request)
     if request.method != "POST" or form.problem:
         is_wrong = request.method == "POST"
-        return _page(console, request, subject, form, problem=form.problem if is_wrong else "")
+        return await _page(console, request, subject, form, problem=form.problem if is_wrong else "")
     try:
         until = pause_end(context, form.until)
     except WebProblem as problem:
-        return _page(console, request, subject, form, problem=problem.detail)
+        return await _page(console, request, subject, form, problem=problem.detail)
     if form.is_confirmed:
         if action == "pause":
             await pause_pipeline(context, author, pipeline, form.reason, form.until or None)
@@ -123,7 +123,7 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
         if action == "pause"
         else "what arrived during the pause is processed now"
     )
-    return _page(console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence))
+    return await _page(console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence))
 
 
 async def _submit(console: Console, request: Request, key: RunKey, action: str, form: ActionForm) -> RequestOutcome:
@@ -174,7 +174,7 @@ async def _form(request: Request) -> ActionForm:
     )
 
 
-def _page(
+async def _page(
     console: Console,
     request: Request,
     subject: ActionSubject,
@@ -183,7 +183,7 @@ def _page(
     problem: str = "",
     prospects: Prospects | None = None,
 ) -> Response:
-    return console.page(
+    return await console.page(
         request,
         "action.html",
         status=422 if problem else 200,

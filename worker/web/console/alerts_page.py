@@ -58,7 +58,7 @@ async def alerts_page(console: Console, request: Request) -> Response:
     shown = newest[:SHOWN_MAX]
     threads = await Threads(tables).look_many([thread for thread, _ in shown])
     path = await AlertPath(tables).load()
-    return console.page(
+    return await console.page(
         request,
         "alerts.html",
         now=now,

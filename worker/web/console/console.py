@@ -1,9 +1,11 @@
 """What the pages of the console share: the store, links, templates, and who looks."""
 
 import gzip
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,6 +22,7 @@ from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder
 from worker.web.live.sentences import WaitSentences
+from worker.web.live.slices import Slices
 from worker.web.live.timeline import OwnerLanes
 
 NAVIGATION: Final = (
@@ -33,6 +36,7 @@ NAVIGATION: Final = (
 )
 COMPRESSED_MIN: Final = 1_400  # bytes: less fits into one packet anyway
 COMPRESSION: Final = 4
+PARTS_PER_STEP: Final = 100  # of a page, between two looks at the clock
 # What a page says after an action, by the member `done` of its query.
 DONE: Final = {
     "rerun": "The rerun is requested: a worker answers within seconds, and the history shows it.",
@@ -90,17 +94,27 @@ class Console:
     def may_act(self, request: Request) -> bool:
         return not self.is_read_only and self.author(request).caller.role is AccessRole.OPERATOR
 
-    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401
+    async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401
         """Return a page; its template gets `values`, and what every page has."""
         caller = self.author(request).caller
         path = request.scope["path"]
         done = request.query_params.get("done", "")
         self.context.live.touch()
         common = {"caller": caller, "path": path, "done": done, "may_act": self.may_act(request)}
-        text = self.render(template, theme=theme_of(request.cookies), **common, **values)
+        slices, parts = Slices(self.context.clock), list[str]()
+        # A page of 100 rows takes longer than one step of the event loop may: others get their turn between rows.
+        rendered = self._generate(template, theme=theme_of(request.cookies), **common, **values)
+        while some := list(islice(rendered, PARTS_PER_STEP)):
+            parts += some
+            await slices.rest()
+        text = "".join(parts)
         return _compressed(text, status, request.headers.get("accept-encoding", ""))
 
     def render(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> str:  # noqa: ANN401
+        """Return a page as text, in one step: for small ones."""
+        return "".join(self._generate(template, caller=caller, path=path, **values))
+
+    def _generate(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> Iterator[str]:  # noqa: ANN401
         now: datetime = values.pop("now", None) or self.context.clock.now()
         zone = values.pop("zone", UTC)
         common: dict[str, Any] = {
@@ -124,7 +138,7 @@ class Console:
             "banners": banners(self.context.live, now),
             "as_of": self.context.live.as_of or now,
         }
-        return self._templates.get_template(template).render({**common, **values})
+        return self._templates.get_template(template).generate({**common, **values})
 
 
 def _compressed(text: str, status: int, accepted: str) -> Response:

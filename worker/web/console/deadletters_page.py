@@ -31,7 +31,7 @@ async def deadletters_page(console: Console, request: Request) -> Response:
         letters = await store.list(name, SHOWN_MAX + 1)
         if letters:
             sources.append(LetterSource(name, letters[:SHOWN_MAX], len(letters) > SHOWN_MAX))
-    return console.page(
+    return await console.page(
         request,
         "deadletters.html",
         sources=sources,

@@ -54,7 +54,7 @@ async def events_page(console: Console, request: Request) -> Response:
             ProblemType.NOT_FOUND, f"there is no such filter; use one of {', '.join(filter(None, FILTERS))}"
         )
     events, is_cut = await _newest(console, FILTERS[chosen][1], now)
-    return console.page(
+    return await console.page(
         request,
         "events.html",
         now=now,

@@ -70,18 +70,18 @@ class OverviewSection:
 
 async def overview_page(console: Console, request: Request) -> Response:
     values = await _values(console, may_act=console.may_act(request))
-    return console.page(request, "overview.html", refresh_s=REFRESH_S, **values)
+    return await console.page(request, "overview.html", refresh_s=REFRESH_S, **values)
 
 
 async def overview_fragment(console: Console, request: Request) -> Response:
     values = await _values(console, may_act=console.may_act(request))
-    return console.page(request, "overview_content.html", **values)
+    return await console.page(request, "overview_content.html", **values)
 
 
 async def banners_fragment(console: Console, request: Request) -> Response:
     """Return the banners alone, for every page."""
     await console.context.live.fresh()
-    return console.page(request, "banners.html")
+    return await console.page(request, "banners.html")
 
 
 async def _values(console: Console, *, may_act: bool) -> dict[str, Any]:

@@ -118,7 +118,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
     runs = await _runs(console, pipeline, schedule, now, is_paused=pause is not None)
     versions, has_more_versions = await version_lines(tables, pipeline, version, runs.runs)
     compared = request.query_params.get("diff", "")
-    return console.page(
+    return await console.page(
         request,
         "pipeline.html",
         now=now,

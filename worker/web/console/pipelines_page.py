@@ -17,6 +17,7 @@ from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import NEVER, SORTS, PipelineFilter, latest_run
 from worker.web.live.sections import usual_s
+from worker.web.live.slices import Slices
 from worker.web.live.sparkline import Sparkline, sparkline
 from worker.web.problems import ProblemType, WebProblem
 
@@ -48,7 +49,7 @@ class PipelineRow:
 
 
 async def pipelines_page(console: Console, request: Request) -> Response:
-    return console.page(request, "pipelines.html", **await _values(console, request))
+    return await console.page(request, "pipelines.html", **await _values(console, request))
 
 
 async def pipelines_fragment(console: Console, request: Request) -> Response:
@@ -57,9 +58,9 @@ async def pipelines_fragment(console: Console, request: Request) -> Response:
         live, now = console.context.live, console.context.clock.now()
         mirror = await live.fresh()
         chosen = [each for each in ids.split(",")[:PAGE_ROWS] if each in mirror.catalogue]
-        rows = [_row(console, mirror, each, now) for each in chosen]
-        return console.page(request, "pipeline_rows.html", now=now, rows=rows)
-    return console.page(request, "pipelines_content.html", **await _values(console, request))
+        rows = await _rows(console, mirror, chosen, now)
+        return await console.page(request, "pipeline_rows.html", now=now, rows=rows)
+    return await console.page(request, "pipelines_content.html", **await _values(console, request))
 
 
 async def _values(console: Console, request: Request) -> dict[str, Any]:
@@ -76,7 +77,7 @@ async def _values(console: Console, request: Request) -> dict[str, Any]:
         live.older.want(((each.id, name) for each in entries for name in each.schedules[:1]), mirror)
     return {
         "now": now,
-        "rows": [_row(console, mirror, each, now) for each in shown if each in mirror.catalogue],
+        "rows": await _rows(console, mirror, shown, now),
         "wanted": wanted,
         "query": _query(wanted),
         "found": len(chosen),
@@ -124,12 +125,21 @@ def _skip_of(request: Request) -> int:
     return skip if isinstance(skip, int) and 0 <= skip <= 10_000_000 else 0
 
 
+async def _rows(console: Console, mirror: Mirror, pipelines: Sequence[str], now: datetime) -> list[PipelineRow]:
+    slices, rows = Slices(console.context.clock), list[PipelineRow]()
+    for pipeline in pipelines:
+        if pipeline in mirror.catalogue:
+            rows.append(_row(console, mirror, pipeline, now))
+        await slices.rest()
+    return rows
+
+
 def _row(console: Console, mirror: Mirror, pipeline: str, now: datetime) -> PipelineRow:
     entry, run = mirror.catalogue[pipeline], latest_run(mirror, pipeline)
     schedule = entry.schedules[0] if entry.schedules else ""
     history, since = mirror.history(pipeline, schedule), since_of(run)
     name = NamedRun("", pipeline, schedule, "")
-    usual = usual_s(mirror, name)
+    usual = usual_s(mirror, name, history)
     return PipelineRow(
         element=pipeline_element(pipeline),
         entry=entry,

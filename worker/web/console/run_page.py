@@ -64,7 +64,7 @@ async def run_page(console: Console, request: Request) -> Response:
     is_active = is_under_way(run)
     inputs, outputs = await _data(console, view)
     newest = list(reversed(view.history))
-    return console.page(
+    return await console.page(
         request,
         "run.html",
         now=now,

@@ -74,11 +74,11 @@ class TimelineTick:
 
 
 async def timeline_page(console: Console, request: Request) -> Response:
-    return console.page(request, "timeline.html", **await _values(console, request))
+    return await console.page(request, "timeline.html", **await _values(console, request))
 
 
 async def timeline_fragment(console: Console, request: Request) -> Response:
-    return console.page(request, "timeline_content.html", **await _values(console, request))
+    return await console.page(request, "timeline_content.html", **await _values(console, request))
 
 
 async def _values(console: Console, request: Request) -> dict[str, Any]:

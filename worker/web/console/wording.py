@@ -119,6 +119,8 @@ def plain(value: object) -> object:
     """Return a text as a page may show it: cut with a note, and with marks of direction by name."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
+    if value.isascii() and value.isprintable() and len(value) <= TEXT_MAX:
+        return value  # most are, and a page has thousands
     cut = value[:TEXT_MAX]
     left = len(value) - len(cut)
     shown = cut.translate(_BIDI).translate(_CONTROLS)

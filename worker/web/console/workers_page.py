@@ -40,7 +40,7 @@ async def workers_page(console: Console, request: Request) -> Response:
         for each in view.streams
         for lease in each.leases.values()
     ]
-    return console.page(
+    return await console.page(
         request,
         "workers.html",
         now=now,

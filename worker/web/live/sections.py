@@ -127,11 +127,11 @@ class AttentionFinder:
         return ""
 
 
-def usual_s(mirror: Mirror, name: NamedRun) -> float | None:
+def usual_s(mirror: Mirror, name: NamedRun, history: Sequence[FinishedRun] | None = None) -> float | None:
     """Return how long the schedule's job usually takes: the median of successes, else what is expected."""
     durations = [
         run.duration
-        for run in mirror.history(name.pipeline, name.schedule)
+        for run in (mirror.history(name.pipeline, name.schedule) if history is None else history)
         if run.word == "completed" and run.duration is not None
     ]
     if durations:

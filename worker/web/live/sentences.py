@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
+from worker.core.errors import RetryLater
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import Run, State
@@ -28,13 +30,14 @@ class WaitSentences:
         self._turn = asyncio.Lock()
 
     async def of(self, runs: Sequence[NamedRun]) -> dict[str, str]:
-        """Return a sentence for each run that still waits. Raises `RetryLater`."""
+        """Return a sentence for each run that still waits; those known before, if the store does not answer."""
         async with self._turn:
             now_s = self._clock.monotonic()
             wanted = [run for run in runs if now_s - self._known.get(run.key, (-KEPT_S, ""))[0] >= KEPT_S]
             if len(self._known) > KEPT_MAX:
                 self._known.clear()
-            await self._read(wanted, now_s)
+            with suppress(RetryLater):
+                await self._read(wanted, now_s)
             return {run.key: self._known[run.key][1] for run in runs if run.key in self._known}
 
     async def _read(self, runs: Sequence[NamedRun], now_s: float) -> None:

@@ -1,6 +1,7 @@
 """The port through which the mirror learns of changes, and the first reading that its sources share."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -14,7 +15,7 @@ from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.pauses import pause_key
 from worker.store.repos.sessions import Sessions
-from worker.store.rows import first_rows
+from worker.store.rows import BadRow, first_rows
 from worker.store.table import ACTIVE, EVENT_TYPES, LISTS, Between, Key, TableName, Tables, query_all
 from worker.store.tail import AFTER_ALL_TIMES
 from worker.web.live.facts import ActiveRun, run_of, watch_of
@@ -84,14 +85,16 @@ class MirrorReader:
         yield True
 
     async def sessions(self, mirror: Mirror) -> None:
-        mirror.see_sessions(await self._sessions.list(), self._clock.now().timestamp())
+        with suppress(BadRow):  # the page of workers reports it
+            mirror.see_sessions(await self._sessions.list(), self._clock.now().timestamp())
 
     async def letters(self, mirror: Mirror) -> None:
         count = 0
-        for source in await self._letters.sources():
-            count += len(await self._letters.list(source, LETTERS_COUNTED_MAX + 1 - count))
-            if count > LETTERS_COUNTED_MAX:
-                break
+        with suppress(BadRow):  # the page of dead letters reports it
+            for source in await self._letters.sources():
+                count += len(await self._letters.list(source, LETTERS_COUNTED_MAX + 1 - count))
+                if count > LETTERS_COUNTED_MAX:
+                    break
         mirror.see_letters(min(count, LETTERS_COUNTED_MAX), is_exact=count <= LETTERS_COUNTED_MAX)
 
     async def active(self, mirror: Mirror) -> tuple[set[str], set[str]]:

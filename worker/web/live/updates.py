@@ -40,6 +40,7 @@ class LiveUpdates:
         self.outage = ""  # why the store does not answer; "" if it does
         self.outage_since: datetime | None = None
         self._is_whole = self._is_run = False
+        self._said: tuple[object, ...] = ()
         self._read_s = self._expired_s = self._seen_s = float("-inf")
         self._turn, self._wake, self._moved = asyncio.Lock(), asyncio.Event(), asyncio.Event()
 
@@ -106,7 +107,8 @@ class LiveUpdates:
         mirror, is_shown = Mirror(), False
         async for _ in self._source.load(mirror):
             if is_shown:
-                await self._read()
+                if self._clock.monotonic() - self._read_s >= self._source.interval_s:
+                    await self._read()
                 continue
             is_shown, self.mirror = True, mirror
             mirror.take_changes()
@@ -126,8 +128,15 @@ class LiveUpdates:
             self._expired_s = now_s
             self.mirror.expire(self._clock.now().timestamp())
         self._note_current()
-        if changes := self.mirror.take_changes():
+        changes, state = self.mirror.take_changes(), self._state()
+        if changes or state != self._said:
+            self._said = state
             self.fanout.publish(changes, {"active": len(self.mirror.active)})
+
+    def _state(self) -> tuple[object, ...]:
+        """Return what every page shows: a worker that falls silent changes no row."""
+        now, mirror = self._clock.now().timestamp(), self.mirror
+        return tuple(each.id for each in mirror.alive(now)), mirror.letters, len(mirror.degraded())
 
     def _note_current(self) -> None:
         self.as_of, self._read_s = self._clock.now(), self._clock.monotonic()
