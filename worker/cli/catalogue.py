@@ -77,6 +77,12 @@ def _status() -> "Typer":
     return status_app
 
 
+def _lineage() -> "Typer":
+    from worker.cli.commands.control.lineage import lineage_app
+
+    return lineage_app
+
+
 def _explain() -> "Typer":
     from worker.cli.commands.explain import explain_app
 
@@ -245,6 +251,7 @@ Exit codes:
                 CommandEntry(
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
+                CommandEntry("lineage", "Show which pipelines run after which, and how far they are.", _lineage),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
                 CommandEntry("runs", "List, count, rerun, cancel and delete runs, also of the past.", _runs),
                 CommandEntry("logs", "Show the output of a run's job, or where it is.", _logs),

@@ -1,5 +1,6 @@
 """Dependencies on the command line: what `validate` and `push` say about `after`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,27 @@ def test_push_rejects_a_cycle_through_the_store() -> None:
     assert refused.exit_code == 1
     assert "a cycle: a after b after a" in refused.stdout
     assert stored_text("a") == before
+
+
+def test_lineage_shows_the_graph_as_text_mermaid_dot_and_json() -> None:
+    write(
+        ("a", root("a", "grain: hour")), ("b", after("b", ["a"], "grain: day")), ("c", after("c", ["b"], "grain: day"))
+    )
+    interlock("pipelines", "push", "files", "--yes")
+
+    text = interlock("lineage")
+    mermaid = interlock("lineage", "b", "--up", "1", "--down", "0", "--format", "mermaid")
+    dot = interlock("lineage", "b", "--down", "0", "--format", "dot")
+    record = interlock("lineage", "c", "--format", "json", "--period", "2026-03-03")
+
+    assert text.stdout.splitlines() == ["a", "  b  after a (all)", "    c  after b"]
+    assert mermaid.stdout.splitlines() == ["flowchart LR", '  p0["a"]', '  p1["b"]', "  p0 -->|all| p1"]
+    assert '  p0 -> p1 [label="all"];' in dot.stdout
+    found = json.loads(record.stdout)
+    assert [len(node["runs"]) for node in found["nodes"]] == [24, 1, 1]
+    assert found["nodes"][2]["runs"][0]["status"] == "not started"
+
+
+def test_lineage_of_an_unknown_pipeline_is_an_error() -> None:
+    assert interlock("lineage", "nothing").exit_code == 2
+    assert interlock("lineage").stdout == "No pipeline runs after another.\n"

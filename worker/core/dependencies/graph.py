@@ -57,6 +57,10 @@ class DependencyGraph:
             if not waiting:
                 self._before.pop(edge.upstream, None)
 
+    def pipelines(self) -> list[PipelineId]:
+        """Return every pipeline that runs after another, or that another runs after."""
+        return [*dict.fromkeys((*self._before, *self._after))]
+
     def upstreams(self, pipeline: PipelineId) -> tuple[Edge, ...]:
         """Return the edges to what a pipeline runs after."""
         return self._after.get(pipeline, ())

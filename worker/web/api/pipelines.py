@@ -11,8 +11,11 @@ from worker.config.render import to_mapping
 from worker.core.model import keys
 from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
+from worker.core.run.state import PATH_MAX
 from worker.core.schedule.agenda import Span, agenda
 from worker.core.schedule.agenda_record import agenda_record
+from worker.core.time.periods import Period
+from worker.operations.pipelines.lineage import LineageReader
 from worker.operations.records import PipelineRecord, RunRecord, as_json
 from worker.operations.redaction import without_secrets
 from worker.operations.runs.cursors import read_cursor, write_cursor
@@ -28,6 +31,7 @@ from worker.web.api.responses import listing, page, record
 from worker.web.api.schemas import (
     ApiModel,
     ExpectedRunDocument,
+    LineageDocument,
     PipelineDetail,
     SensorDocument,
     VersionDocument,
@@ -103,6 +107,28 @@ async def pipeline_plan(
         if len(planned) % 100 == 0:
             await asyncio.sleep(0)
     return page(request, planned)
+
+
+class LineageQuery(ApiModel):
+    period: str | None = Field(default=None, max_length=32, description="Add the runs that belong to this period.")
+    up: int = Field(default=PATH_MAX, ge=0, le=PATH_MAX, description="How many pipelines upwards.")
+    down: int = Field(default=PATH_MAX, ge=0, le=PATH_MAX, description="How many pipelines downwards.")
+
+
+@pipelines_router.get(
+    "/pipelines/{pipeline}/lineage", summary="Show a pipeline's lineage", response_model=LineageDocument
+)
+async def pipeline_lineage(
+    context: Context, pipeline: PipelineName, query: Annotated[LineageQuery, Query()]
+) -> Response:
+    """Return the pipelines above and below one, and what each runs after; with a period, their runs."""
+    await require_pipeline(context, pipeline)
+    period = Period.parse(query.period) if query.period else None
+    if query.period and period is None:
+        raise WebProblem(ProblemType.INVALID, f"`{query.period}` is not a period")
+    reader = LineageReader(context.tables, context.versions, context.clock)
+    found = await reader.of(PipelineId(pipeline), period, up=query.up, down=query.down)
+    return record(found.record)
 
 
 class SensorsQuery(Paging):

@@ -157,6 +157,41 @@ class HistoryDocument(ApiModel):
     message: str
 
 
+class LineageRunDocument(ApiModel):
+    """A run of a pipeline in a lineage."""
+
+    schedule: str
+    period: str
+    status: str
+    duration: str
+    deadline: str
+
+
+class LineageNodeDocument(ApiModel):
+    """A pipeline in a lineage. `depth` is how many pipelines it runs after, one after the other."""
+
+    pipeline: str
+    depth: int
+    runs: list[LineageRunDocument]
+
+
+class LineageEdgeDocument(ApiModel):
+    """One pipeline runs after another; `periods` says which of its periods it waits for."""
+
+    upstream: str
+    downstream: str
+    periods: str
+
+
+class LineageDocument(ApiModel):
+    """Pipelines, upstreams first. `isCut` means that there are more; `unknown` do not exist."""
+
+    nodes: list[LineageNodeDocument]
+    edges: list[LineageEdgeDocument]
+    unknown: list[str]
+    is_cut: bool
+
+
 class ExpectedRunDocument(ApiModel):
     """A run that the schedule expects. `excluded` says why it does not take place."""
 

@@ -15,7 +15,9 @@ from worker.operations.explain.snapshot import AnyRun
 
 
 def test_every_gate_is_named_once_and_in_order() -> None:
-    assert [finding.gate for finding in explain(a_sight()).findings] == list(Gate)
+    others = [gate for gate in Gate if gate is not Gate.AFTER]  # its schedule runs after nothing
+
+    assert [finding.gate for finding in explain(a_sight()).findings] == others
 
 
 ALL_SET: dict[str, dict[str, Json]] = {"ready#2026-03-10": {"status": "done"}, "orders#2026-03-10": {"count": 1000}}
