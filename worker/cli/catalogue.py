@@ -77,6 +77,12 @@ def _status() -> "Typer":
     return status_app
 
 
+def _cascade() -> "Typer":
+    from worker.cli.commands.control.cascade import cascade_app
+
+    return cascade_app
+
+
 def _lineage() -> "Typer":
     from worker.cli.commands.control.lineage import lineage_app
 
@@ -251,7 +257,7 @@ Exit codes:
                 CommandEntry(
                     "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
                 ),
-                CommandEntry("lineage", "Show which pipelines run after which, and how far they are.", _lineage),
+                CommandEntry("lineage", "Show which pipelines run after which.", _lineage),
                 CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
                 CommandEntry("runs", "List, count, rerun, cancel and delete runs, also of the past.", _runs),
                 CommandEntry("logs", "Show the output of a run's job, or where it is.", _logs),
@@ -269,6 +275,7 @@ Exit codes:
             "Control",
             (
                 CommandEntry("trigger", "Start one run without waiting for its sensor or cron time.", _trigger),
+                CommandEntry("cascade", "Start one run because an upstream outside Interlock completed.", _cascade),
                 CommandEntry("rerun", "Request another attempt at one run.", _requests),
                 CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
                 CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),

@@ -43,6 +43,11 @@ _TIME: Final = {
     "note": "a remark, for example about a change of clocks",
     "sentence": "what keeps it from starting, or why it was missed; null if nothing is known",
 }
+_RUN_BELOW = {
+    "pipeline": "the pipeline's id",
+    "schedule": "the schedule's id",
+    "period": "the period of the run",
+}
 _REQUEST: Final = {
     **_RUN,
     "asked": "whether the request was written",
@@ -388,6 +393,8 @@ RECORDS: Final[Sequence[Record]] = (
         {**_REQUEST, "reason": "the reason given", "requestedBy": "who asked for it"},
     ),
     Record(("replay",), "replay", "one for each period", _REQUEST),
+    Record(("replay",), "follows", "with `--downstream`, first, one for each run below", _RUN_BELOW),
+    Record(("cascade",), "cascade", "one record", _RUN_BELOW),
     Record(
         ("pause",),
         "pause",

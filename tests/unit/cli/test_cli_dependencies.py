@@ -9,6 +9,8 @@ from tests.support.builders.command_line import interlock
 from tests.support.builders.pushed_files import stored_text
 from tests.support.worlds.dependencies import after, root
 
+DAILY = "grain: day"
+
 
 @pytest.fixture(autouse=True)
 def store(here: Path) -> None:
@@ -90,3 +92,29 @@ def test_lineage_shows_the_graph_as_text_mermaid_dot_and_json() -> None:
 def test_lineage_of_an_unknown_pipeline_is_an_error() -> None:
     assert interlock("lineage", "nothing").exit_code == 2
     assert interlock("lineage").stdout == "No pipeline runs after another.\n"
+
+
+def test_a_followed_replay_shows_the_runs_below_in_the_order_in_which_they_run() -> None:
+    write(
+        ("a", root("a", "grain: hour")), ("b", after("b", ["a"], "grain: day")), ("c", after("c", ["b"], "grain: day"))
+    )
+    interlock("pipelines", "push", "files", "--yes")
+
+    shown = interlock("replay", "a", "2026-03-03T00", "2026-03-03T05", "--downstream", "--dry-run")
+    alone = interlock("replay", "a", "2026-03-03T00", "2026-03-03T05", "--dry-run")
+
+    assert "2 runs below follow, in this order:\n  b  2026-03-03\n  c  2026-03-03\n" in shown.stdout
+    assert "below" not in alone.stdout
+
+
+def test_a_cascade_marker_is_written_with_its_author_and_reason() -> None:
+    write(("a", root("a")))
+    interlock("pipelines", "push", "files", "--yes")
+
+    result = interlock("cascade", "a", "2026-03-03", "--reason", "the export is done", "--as", "mia")
+    events = interlock("events", "--since", "400d", "--json")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Cascade marker written for a/2026-03-03;")
+    assert '"action": "cascade"' in events.stdout or '"action":"cascade"' in events.stdout
+    assert interlock("cascade", "nothing", "2026-03-03", "--reason", "x").exit_code == 2

@@ -34,6 +34,7 @@ from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
 from worker.operations.operator_actions import Requester
+from worker.operations.pipelines.lineage import RunsBelow, runs_below
 from worker.operations.pipelines.lookup import version_of
 from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
@@ -96,11 +97,18 @@ async def run_cancel(
 
 
 async def run_replay(
-    screen: Screen, access: StoreAccess, whom: RunSelector, span: tuple[Period, Period], *, note: str, consent: Consent
+    screen: Screen,
+    access: StoreAccess,
+    whom: RunSelector,
+    span: tuple[Period, Period],
+    *,
+    wish: RerunSpec,
+    consent: Consent,
 ) -> int:
     """Request a rerun for each period.
 
-    If a request fails, the earlier ones stay. It is safe to repeat the command.
+    If a request fails, the earlier ones stay. It is safe to repeat the command. With `wish.is_followed`, the runs below
+    are shown first; they follow by themselves, each once its upstreams are complete.
     """
 
     async def ask(asking: RunRequests, version: Version) -> int:
@@ -108,11 +116,13 @@ async def run_replay(
         periods = replayed(schedule, *span, access.clock.now())
         count = counted(len(periods), "period")
         question = f"Run {count} of {whom.pipeline}/{schedule.id} again, from {periods[0]} to {periods[-1]}?"
+        keys = [RunKey(whom.pipeline, schedule.id, period) for period in periods]
+        if wish.is_followed:
+            async with access.tables() as tables:
+                show_below(screen, await runs_below(tables, access.clock, keys), as_json=whom.as_json)
         if not whom.is_dry and not consent.obtain(screen, question):
             screen.remark("nothing was requested")
             return Exit.DONE
-        keys = [RunKey(whom.pipeline, schedule.id, period) for period in periods]
-        wish = RerunSpec(reason=REPLAY, note=note)
         asked = [await asking.rerun(key, version, wish) for key in keys]
         show_replay(screen, asked, as_json=whom.as_json)
         return exit_code(asked)
@@ -200,6 +210,22 @@ def _future(asked: RequestOutcome) -> str:
             return f"nothing to do: {sentence}"
 
 
+def show_below(screen: Screen, below: RunsBelow, *, as_json: bool) -> None:
+    """Show the runs that follow a replay, in the order in which they can run."""
+    if as_json:
+        for key in below.keys:
+            screen.record(
+                {"type": "follows", "pipeline": key.pipeline, "schedule": key.schedule, "period": str(key.period)}
+            )
+        return
+    screen.line(
+        f"{counted(len(below.keys), 'run')} below {'follows' if len(below.keys) == 1 else 'follow'}, in this order:"
+    )
+    screen.table([(key.pipeline, str(key.period)) for key in below.keys])
+    if below.is_cut:
+        screen.line("and more, which are not shown")
+
+
 def show_replay(screen: Screen, asked: list[RequestOutcome], *, as_json: bool) -> None:
     if as_json:
         for each in asked:
@@ -252,12 +278,14 @@ Examples:
 REPLAY_HELP = f"""Request reruns over a range of periods, outside the budgets.
 
 The periods are those that the schedule expects, or every day or hour if it expects none; excluded and future periods \
-are left out. Runs that never started are created. At most 1,000 periods at a time.
+are left out. Runs that never started are created. At most 1,000 periods at a time. Pipelines that run after this one \
+rerun within their budgets; with --downstream, outside them.
 
 \b
 Examples:
   interlock replay orders-daily 2026-03-01 2026-03-07 --dry-run
   interlock replay orders-daily 2026-03-01 2026-03-07 --note "new rates" --yes
+  interlock replay orders-daily 2026-03-01 2026-03-07 --downstream --dry-run
   interlock replay clickstream-hourly 2026-03-03T06 2026-03-03T12 --yes --json
 
 {ASKING_EXIT_CODES}"""
@@ -339,6 +367,9 @@ def replay(
     last: Annotated[str, typer.Argument(metavar="TO", help="The last period; a day means all of it.")],
     *,
     note: Annotated[str, typer.Option("--note", help="Why; kept with the requests.")] = "",
+    downstream: Annotated[
+        bool, typer.Option("--downstream", help="Let all runs below follow, outside their budgets.")
+    ] = False,
     dry_run: Dry = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")] = False,
     as_who: AsWho = None,
@@ -350,7 +381,8 @@ def replay(
         by = author_of(as_who)
         whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, by=by, is_dry=dry_run, as_json=as_json)
         span = (read_period(first), read_period(last))
-        return await run_replay(screen, at, whom, span, note=note, consent=Consent.by_option(yes))
+        wish = RerunSpec(reason=REPLAY, note=note, is_followed=downstream)
+        return await run_replay(screen, at, whom, span, wish=wish, consent=Consent.by_option(yes))
 
     on_store(context, store, work)
 

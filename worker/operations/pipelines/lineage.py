@@ -178,6 +178,36 @@ class LineageReader:
         return tuple(shown)
 
 
+@dataclass(frozen=True, slots=True)
+class RunsBelow:
+    """Holds the runs that depend on others, each after those that it waits for; `is_cut`: there are more."""
+
+    keys: tuple[RunKey, ...]
+    is_cut: bool = False
+
+
+async def runs_below(tables: Tables, clock: Clock, keys: Sequence[RunKey]) -> RunsBelow:
+    """Return the runs that depend on runs of one pipeline, at any distance. Raises `RetryLater`."""
+    configs = PipelineVersions(tables)
+    index, upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs, clock)
+    await index.refresh()
+    found: dict[PipelineId, dict[RunKey, None]] = {key.pipeline: dict.fromkeys(keys) for key in keys[:1]}
+    names, is_cut = index.graph.below(keys[0].pipeline, depth=PATH_MAX, at_most=NODES_MAX) if keys else ([], False)
+    ordered = index.graph.in_order(names)
+    for name in ordered:
+        for edge in index.graph.upstreams(name):
+            link = await upstreams.link(edge.schedule, edge.dependency)
+            above = [
+                key
+                for key in found.get(edge.upstream, {})
+                if isinstance(link, Link) and key.schedule == link.upstream.id
+            ]
+            periods = [each for key in above if isinstance(link, Link) for each in waiting_periods(link, key.period)]
+            found.setdefault(name, {}).update(dict.fromkeys(RunKey(name, edge.schedule.id, each) for each in periods))
+    below = [key for name in ordered for key in sorted(found.get(name, {}))]
+    return RunsBelow(tuple(below[:NODES_MAX]), is_cut or len(below) > NODES_MAX)
+
+
 def _words(runs: Iterable[LineageRun]) -> list[str]:
     return [run.status for run in runs]
 

@@ -54,6 +54,7 @@ class RerunSpec:
     reason: str
     supersede: bool = False
     note: str = ""
+    is_followed: bool = False  # all downstreams follow, outside the budgets
 
     @property
     def action(self) -> str:
@@ -124,6 +125,7 @@ class RunRequests:
             note=wish.note,
             by=self._by.name if self._by else "",
             via=self._by.via if self._by else "",
+            is_followed=wish.is_followed,
         )
         is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
         if is_written:

@@ -84,6 +84,16 @@ class TriggerRequest:
         return request_identity(self.reason, self.requested_at, self.id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CascadeRequest:
+    """Says that an upstream outside Interlock completed, so that a run should exist."""
+
+    reason: str
+    requested_at: str
+    id: str
+    by: str
+
+
 AnyRequest: TypeAlias = RerunRequest | CancelRequest
 
 
@@ -151,6 +161,13 @@ class Requests:
         said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
         row = {"PK": at.pk, "SK": at.sk, **said, "requestedBy": request.by, TTL: expiry(now, retention.RUNS)}
         await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
+
+    async def ask_cascade(self, key: RunKey, request: CascadeRequest, now: datetime, *along: Write) -> None:
+        """Write a cascade marker over an earlier one. The writes in `along` are part of the same commit."""
+        said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
+        at = {"PK": keys.marker_pk(key.pipeline), "SK": f"{key.period}#{key.schedule}"}
+        row = {**at, **said, "requestedBy": request.by, TTL: expiry(now, retention.RUNS)}
+        await self._tables.commit(Put(TableName.CONTROL, row), *along)
 
     async def forget_trigger(self, key: RunKey, answered: TriggerRequest) -> None:
         """Remove a trigger request that was answered, unless there is another since."""

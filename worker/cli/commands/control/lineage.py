@@ -62,7 +62,7 @@ async def run_lineage(
 @lineage_app.command(help=LINEAGE_HELP)
 def lineage(
     context: typer.Context,
-    pipeline: Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="The pipeline's id.")] = None,
+    pipeline: Annotated[str | None, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")] = None,
     *,
     period: Annotated[str | None, typer.Option(help="Show the runs that belong to this period of PIPELINE.")] = None,
     up: Annotated[int, typer.Option(min=0, max=PATH_MAX, help="How many pipelines upwards.")] = PATH_MAX,
