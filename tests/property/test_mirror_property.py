@@ -162,6 +162,7 @@ def content(mirror: Mirror) -> dict[str, object]:
         "active": mirror.active,
         "watches": mirror.watches,
         "ended": mirror.ended,
+        "failed": mirror.failed,
         "breached": mirror.breached,
         "missed": mirror.missed,
         "rejected": mirror.rejected,

@@ -112,6 +112,7 @@ async def open_web(
         can_sign_in=bool(rules.tokens),
         is_read_only=rules.is_read_only,
     )
+    console.warm_up()
     app = with_console(make_api(context), make_console(console))
     # Where health has the same address, its pages stay as open as they are elsewhere.
     is_shared = settings.telemetry.health == settings.web.listen

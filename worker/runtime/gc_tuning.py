@@ -12,3 +12,8 @@ def freeze_startup_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def freeze_lasting_objects() -> None:
+    """Exclude objects made so far from collection, without collecting first: for data without cycles that stays."""
+    gc.freeze()

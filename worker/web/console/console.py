@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Final
 
@@ -72,20 +72,16 @@ class Console:
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
-        templates = Environment(
-            loader=PackageLoader("worker.web.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=plain,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        templates.filters["moment"] = moment_text
-        object.__setattr__(self, "_templates", templates)
+        object.__setattr__(self, "_templates", _environment())
         object.__setattr__(self, "finder", AttentionFinder(self.context.clock))
         object.__setattr__(self, "sentences", WaitSentences(self.context.tables, self.context.clock))
         object.__setattr__(self, "lists", PipelineLists(self.context.clock))
         object.__setattr__(self, "owners", OwnerLanes(self.context.clock))
+
+    def warm_up(self) -> None:
+        """Compile all templates, so that no request waits for that; it takes some tenths of a second."""
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
 
     def author(self, request: Request) -> RequestAuthor:
         state = request.scope["state"]
@@ -149,3 +145,18 @@ def _compressed(text: str, status: int, accepted: str) -> Response:
         body = gzip.compress(body, COMPRESSION, mtime=0)
         headers["Content-Encoding"] = "gzip"
     return HTMLResponse(body, status, headers)
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates, compiled once for all consoles of a process."""
+    templates = Environment(
+        loader=PackageLoader("worker.web.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["moment"] = moment_text
+    return templates

@@ -15,6 +15,7 @@ from worker.web.console.wording import Badge, span_of
 from worker.web.live.facts import moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import PipelineFilter
+from worker.web.live.slices import Slices
 from worker.web.live.timeline import QUARTER_S, LaneRun, OwnerLane, PipelineLane, TimeWindow, lane_of
 from worker.web.problems import ProblemType, WebProblem
 
@@ -102,8 +103,10 @@ async def _values(console: Console, request: Request) -> dict[str, Any]:
         chosen = await console.lists.choose(mirror, PipelineFilter(q=q, owner=owner, attention=is_urgent), urgent)
         found = len(chosen)
         first = sorted(chosen, key=lambda each: each not in urgent)[:PAGE_LANES]
-        seconds = now.timestamp()
-        lanes = [_lane(console, mirror, lane_of(mirror, each, window, seconds), window, now) for each in first]
+        slices = Slices(console.context.clock)
+        for each in first:
+            lanes.append(_lane(console, mirror, lane_of(mirror, each, window, now.timestamp()), window, now))
+            await slices.rest()
     else:
         counted = await console.owners.of(mirror, window)
         found = len(counted)

@@ -64,6 +64,7 @@ class Mirror:
         self.active: dict[str, ActiveRun] = {}
         self.watches: dict[str, ActiveWatch] = {}
         self.ended: dict[str, FinishedRun] = {}
+        self.failed: dict[str, FinishedRun] = {}  # of those
         self.breached: dict[str, ToldEvent] = {}
         self.missed: dict[str, ToldEvent] = {}
         self.rejected: dict[str, ToldEvent] = {}  # the last word about each pipeline's configuration
@@ -99,6 +100,8 @@ class Mirror:
             self._of_pipeline.setdefault(run.pipeline, {})[run.key] = run
         else:
             self.ended[run.key] = run
+            if run.word == "failed":
+                self.failed[run.key] = run
             self._ended_of.setdefault(run.pipeline, {})[run.key] = run
             self.hours[int(run.at // HOUR_S), run.word] += 1
             heapq.heappush(self._by_end, (run.at, run.key))
@@ -110,6 +113,7 @@ class Mirror:
         if (active := self.active.pop(key, None)) is not None:
             _drop(self._of_pipeline, active.pipeline, key)
             self._changed(key, active.pipeline)
+        self.failed.pop(key, None)
         if (ended := self.ended.pop(key, None)) is not None:
             _drop(self._ended_of, ended.pipeline, key)
             self.hours[int(ended.at // HOUR_S), ended.word] -= 1

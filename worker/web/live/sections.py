@@ -155,7 +155,7 @@ def _breached(mirror: Mirror, now: float) -> Iterator[NamedRun]:
 
 
 def _failed(mirror: Mirror, now: float) -> list[FinishedRun]:
-    found = [run for run in mirror.ended.values() if run.word == "failed" and run.at >= now - FAILED_FOR_S]
+    found = [run for run in mirror.failed.values() if run.at >= now - FAILED_FOR_S]
     return sorted(found, key=lambda run: run.at, reverse=True)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from worker.core.errors import RetryLater
+from worker.runtime import gc_tuning
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
 from worker.store.table import ChangeFeed, Tables
@@ -115,6 +116,8 @@ class LiveUpdates:
             self._note_current()
             self.fanout.start_over()
         self._is_whole = True
+        if self._is_run:  # hundreds of thousands of objects, without cycles: each scan would block the event loop
+            gc_tuning.freeze_lasting_objects()
         if self.older is not None:
             self.older.want_all_of_few(mirror)
         await self._read()
