@@ -101,7 +101,7 @@ async def test_states_are_words_for_those_who_hear_the_page(console: ServedConso
 
     assert "waiting" in heard
     assert "blocked" in heard
-    assert "deadline missed" in heard
+    assert "late 1h 10m" in heard
     assert "Attempts over time; the table below has the same times" in heard
 
 

@@ -22,6 +22,7 @@ ORIGIN: Final = "demo"
 DAYS: Final = 30
 SENSOR_DAYS: Final = 14  # older ones would only fill the list
 HOURS: Final = 48
+PLAYED_HOURS: Final = 3  # of yesterday: those that the demo plays
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
 _TEMPORARY: Final = "exit code 75: the bank does not answer"
@@ -125,10 +126,12 @@ def past_runs(now: datetime) -> Iterator[PastRun]:
             made = _ordinary(pipeline, number, now)
             if made is not None:
                 yield made
-    top = now.replace(minute=0, second=0, microsecond=0) - 2 * DAY
+    top, played = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=2), (now - DAY).date()
     for pipeline in HOURLY:
         for number in range(HOURS):
             hour = top - number * timedelta(hours=1)
+            if hour.date() == played and hour.hour < PLAYED_HOURS:
+                continue
             key = RunKey(PipelineId(pipeline), STREAM_SCHEDULE, Period.hour_of(hour))
             begun = hour + timedelta(hours=1, seconds=_spread(f"{key}", 90))
             run = _ended(key, begun, begun + timedelta(seconds=2), begun + timedelta(seconds=40 + _spread(key, 70)))

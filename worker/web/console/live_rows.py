@@ -1,11 +1,11 @@
 """How lists show runs of the mirror: badges, deadlines, zones, and the ids of elements."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from worker.operations.records import DeadlineRecord
-from worker.web.console.wording import Badge, deadline_badge, status_badge
+from worker.web.console.wording import Badge, deadline_badge, span, status_badge
 from worker.web.live.facts import ActiveRun, ActiveWatch, FinishedRun, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import run_word
@@ -50,7 +50,12 @@ def deadline_of(mirror: Mirror, key: str, now: datetime) -> Badge | None:
     watch = mirror.watches.get(key)
     if watch is not None:
         return deadline_badge(_record(watch), now)
-    return Badge("◆", "deadline missed", "breached") if key in mirror.breached else None
+    breach = mirror.breached.get(key)
+    if breach is None:
+        return None
+    late = now - moment(breach.at)
+    is_growing = key in mirror.active and late > timedelta()
+    return Badge("◆", f"late {span(late)}" if is_growing else "deadline missed", "breached")
 
 
 def _record(watch: ActiveWatch) -> DeadlineRecord:

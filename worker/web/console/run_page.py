@@ -75,7 +75,9 @@ async def run_page(console: Console, request: Request) -> Response:
         view=view,
         badge=status_badge(_word(view)),
         since=_since(run, now),
-        deadline=deadline_badge(deadline_record(view.watch), now, ended_at=_ended_at(run)),
+        deadline=deadline_badge(
+            deadline_record(view.watch), now, ended_at=_ended_at(run), is_active=isinstance(run, Run) and is_active
+        ),
         gates=_gates(view),
         chart=_chart(view, now, zone),
         attempts=_attempts(run),

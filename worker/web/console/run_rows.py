@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from worker.core.run.state import ForeignRun, Run
+from worker.core.run.state import ForeignRun, Run, State
 from worker.core.sla.state import SlaWatch
 from worker.operations.records import RunRecord
 from worker.operations.runs.run_records import run_record
 from worker.store.repos.runs import UnreadableRow
 from worker.web.console.links import Links
 from worker.web.console.wording import Badge, deadline_badge, status_badge
+
+ACTIVE_STATES: Final = frozenset({State.EVALUATING, State.TRIGGERING, State.POLLING, State.STOPPING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,10 @@ def row_of(record: RunRecord, links: Links, now: datetime) -> RunRow:
         else links.pipeline(record.pipeline)
     )
     return RunRow(
-        record, status_badge(record.status), deadline_badge(record.deadline, now, ended_at=record.ended_at), link
+        record,
+        status_badge(record.status),
+        deadline_badge(record.deadline, now, ended_at=record.ended_at, is_active=record.state in ACTIVE_STATES),
+        link,
     )
 
 

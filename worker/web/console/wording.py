@@ -58,15 +58,20 @@ def gate_badge(word: str) -> Badge:
     }.get(word, Badge("?", word, "stuck"))
 
 
-def deadline_badge(deadline: DeadlineRecord | None, now: datetime, *, ended_at: datetime | None = None) -> Badge | None:
+def deadline_badge(
+    deadline: DeadlineRecord | None, now: datetime, *, ended_at: datetime | None = None, is_active: bool = False
+) -> Badge | None:
     """Return how a deadline stands: its verdict, else how long is left or how late it is.
 
-    `ended_at` is the end of the run; None if it has not ended, or if that is not known.
+    `ended_at` is the end of the run; None if it has not ended, or if that is not known. An active run gets later and
+    later, so the badge says by how much.
     """
     if deadline is None:
         return None
     if deadline.verdict == "breached" and ended_at is not None and ended_at > deadline.breach_at:
         return Badge("◆", f"{span(ended_at - deadline.breach_at)} late", "breached")
+    if deadline.verdict == "breached" and is_active and now > deadline.breach_at:
+        return Badge("◆", f"late {span(now - deadline.breach_at)}", "breached")
     match deadline.verdict:
         case "met":
             return Badge("✓", "deadline met", "completed")
