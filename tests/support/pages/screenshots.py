@@ -30,7 +30,7 @@ PATHS: Final = {
     "console-run-waiting": f"/runs/fraud-scores/stream/{YESTERDAY}",
     "console-run-failed": f"/runs/ledger-close/stream/{YESTERDAY}",
     "console-run-attempts": f"/runs/payments-import/stream/{YESTERDAY}",
-    "console-timeline": "/timeline",
+    "console-timeline": "/timeline?q=*",
     "console-events": "/events",
     "console-alerts": "/alerts",
     "console-workers": "/workers",
@@ -56,12 +56,21 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
         settings = read_settings({"INTERLOCK_WEB": "127.0.0.1:0"})
         at = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
         browser = await stack.enter_async_context(a_browser(chromium))
+        await _until_read(browser, f"http://{at}/")
         for name, path in PATHS.items():
             for suffix in SIZES:
                 for theme in THEMES:
                     if (everything or _is_kept(name, suffix, theme)) and (not names or name in names):
                         file = folder / f"{name}{suffix}{theme}.png"
                         await take(browser, f"http://{at}{path}", file, suffix, theme)
+
+
+async def _until_read(browser: Browser, url: str) -> None:
+    """Wait until the console has read everything that its lists show."""
+    page = await browser.new_page()
+    await page.goto(url)
+    await page.wait_for_function("!document.getElementById('counts').textContent.includes('so far')", timeout=30_000)
+    await page.close()
 
 
 def _is_kept(name: str, suffix: str, theme: str) -> bool:
