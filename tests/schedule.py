@@ -21,6 +21,7 @@ WAITING: Final = (
     "dynamodb-ministack",
     "browser",
     "dynamodb-moto",
+    "redis",
     "demo",
     "terraform",
 )

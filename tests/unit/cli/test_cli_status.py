@@ -114,7 +114,8 @@ def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("run", "waiting"),
     [
-        (a_run(State.EVALUATING), "its rules"),
+        (a_run(State.EVALUATING), "its upstreams"),
+        (a_run(State.EVALUATING, window_ends_at=TODAY), "its rules"),
         (a_run(State.TRIGGERING, start_step=StartStep.SENT), "the job to start"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=TODAY),

@@ -314,7 +314,7 @@ def test_a_wrong_url_exits_with_2_and_says_what_is_accepted() -> None:
     result = interlock("store", "check", "--store", "interlock.db")
 
     assert result.exit_code == 2
-    assert "use sqlite:///interlock.db or dynamodb://PREFIX?region=REGION" in result.stderr
+    assert "use sqlite:///interlock.db, dynamodb://PREFIX?region=REGION or redis://HOST:6379/0" in result.stderr
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "nul%00byte", "missing/interlock.db", "%2Fdev/null/interlock.db"])
