@@ -11,6 +11,7 @@ NAMES = (
     "rules",
     "configs",
     "sqlite",
+    "store",
     "dynamodb",
     "engine",
     "queues",

@@ -5,20 +5,19 @@ Run as a process of its own, so that its processor time is that of the worker an
 
 import asyncio
 import json
+import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Final
 
-from bench.engine_worker import BenchWorker, deploy_all, key_of, logging_to_nowhere, worker_on
+from bench.engine_worker import BenchWorker, deploy_all, key_of, logging_to_nowhere, store_of, worker_on
 from worker.core.model.keys import RunKey
 from worker.jobs.runner import StartRequest
 from worker.runtime import gc_tuning
-from worker.runtime.clock import SystemClock
 from worker.store.repos.sensors import Sensors
-from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import Tables
 
 WARM_UP: Final = 256
 LIVES: Final = 2_000
@@ -36,11 +35,11 @@ class Lives:
     start_p99_ms: float
 
 
-async def measure(path: Path) -> Lives:
-    producers = SqliteTables(path, SystemClock())
+async def measure(url: str) -> Lives:
+    producers = store_of(url)
     await producers.start()
     await deploy_all(producers, "ready")
-    async with worker_on(path) as worker:
+    async with worker_on(url) as worker:
         await _live(worker, producers, range(WARM_UP))
         gc_tuning.freeze_startup_objects()  # as the worker does once it is ready
         cpu, wall = process_time(), perf_counter()
@@ -57,7 +56,7 @@ async def measure(path: Path) -> Lives:
     )
 
 
-async def _live(worker: BenchWorker, producers: SqliteTables, numbers: range) -> None:
+async def _live(worker: BenchWorker, producers: Tables, numbers: range) -> None:
     """Have producers put one sensor for each run, and wait until the last completion was told."""
     ends_at = worker.completed + len(numbers)
     waiting = iter(numbers)
@@ -73,7 +72,7 @@ async def _live(worker: BenchWorker, producers: SqliteTables, numbers: range) ->
         await worker.until_completed(ends_at)
 
 
-async def starts(worker: BenchWorker, producers: SqliteTables, numbers: range) -> list[float]:
+async def starts(worker: BenchWorker, producers: Tables, numbers: range) -> list[float]:
     """How long each job's start came after the write of its sensor began, one run at a time."""
     ends_at = worker.completed + len(numbers)
     put_at: dict[tuple[str, str], float] = {}
@@ -93,13 +92,14 @@ async def starts(worker: BenchWorker, producers: SqliteTables, numbers: range) -
     return waits
 
 
-async def _put(producers: SqliteTables, key: RunKey) -> None:
+async def _put(producers: Tables, key: RunKey) -> None:
     await Sensors(producers).put(key.pipeline, f"ready#{key.period}", {"status": "done"})
 
 
 def main() -> None:
     with TemporaryDirectory() as folder, logging_to_nowhere():
-        print(json.dumps(asdict(asyncio.run(measure(Path(folder) / "bench.db")))))
+        url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/bench.db"
+        print(json.dumps(asdict(asyncio.run(measure(url)))))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ async def make(path: Path, count: int) -> None:
     tables = SqliteTables(path, SystemClock())
     await tables.start()
     await deploy_all(tables, "count")
-    async with asyncio.timeout(PATIENCE_S), worker_on(path) as worker:
+    async with asyncio.timeout(PATIENCE_S), worker_on(f"sqlite:///{path}") as worker:
         for number in range(PIPELINES):
             key = key_of(number)
             await Sensors(tables).put(key.pipeline, f"ready#{key.period}", {"status": "done"})
@@ -65,10 +65,10 @@ async def _copy(patterns: Sequence[Run], tables: SqliteTables, numbers: range) -
 
 
 async def adopt(path: Path, count: int) -> Waiting:
-    async with worker_on(path.with_name("empty.db")):
+    async with worker_on(f"sqlite:///{path.with_name('empty.db')}"):
         await asyncio.sleep(1)  # all code is loaded and all threads have run once
     before, cpu, wall = _resident_bytes(), process_time(), perf_counter()
-    async with asyncio.timeout(PATIENCE_S), worker_on(path) as worker:
+    async with asyncio.timeout(PATIENCE_S), worker_on(f"sqlite:///{path}") as worker:
         await worker.until_held(count)
         cpu, wall = process_time() - cpu, perf_counter() - wall
         await asyncio.sleep(SETTLED_AFTER_S)

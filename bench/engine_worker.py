@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from worker.app.embedded import embedded_deps
+from worker.app.redis import redis_deps
 from worker.app.session import SessionWork
 from worker.config.deploy import deploy
 from worker.config.load import load_text
@@ -38,7 +39,10 @@ from worker.membership.sessions import GroupSettings, Member, Membership, sessio
 from worker.runtime.clock import SystemClock
 from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import configure_logs
+from worker.store.backends.open import open_tables
+from worker.store.redis.tables import RedisTables
 from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import Tables
 
 # Calls to one target are limited, so the runs are spread over many, as those of a real installation are.
 PIPELINES: Final = 64
@@ -76,7 +80,7 @@ def pipeline(number: int, awaited: str) -> Pipeline:
     return loaded
 
 
-async def deploy_all(tables: SqliteTables, awaited: str) -> None:
+async def deploy_all(tables: Tables, awaited: str) -> None:
     for number in range(PIPELINES):
         await deploy(tables, pipeline(number, awaited), SystemClock())
 
@@ -136,17 +140,26 @@ class BenchWorker:
             await asyncio.sleep(0.01)
 
 
+def store_of(url: str) -> Tables:
+    """The store that a URL names, as a worker has it."""
+    return open_tables(url, SystemClock())
+
+
 @asynccontextmanager
-async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
+async def worker_on(url: str) -> AsyncGenerator[BenchWorker]:
     """A worker in its session; it leaves in order at the end."""
     seen, clock = BenchWorker(), SystemClock()
     runner = InProcess(seen.start)
-    tables = SqliteTables(path, clock)
-    deps = embedded_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
+    tables = store_of(url)
+    if isinstance(tables, RedisTables):
+        deps = redis_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
+    else:
+        assert isinstance(tables, SqliteTables)
+        deps = embedded_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
     membership = Membership(
         GroupSettings(name=GROUP, program="bench"),
         tables=tables,
-        beater=ThreadBeater(lambda: SqliteTables(path, clock)),
+        beater=ThreadBeater(lambda: store_of(url)),
         clock=clock,
         new_session_id=session_ids("bench"),
     )

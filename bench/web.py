@@ -313,7 +313,7 @@ async def with_viewers(path: Path, sizes: tuple[int, int, int]) -> None:
     await producers.start()
     await fill(producers, *sizes, datetime.now(UTC))
     await deploy_all(producers, "ready")
-    async with worker_on(path) as worker:
+    async with worker_on(f"sqlite:///{path}") as worker:
         await starts(worker, producers, range(50))
         alone = LoopLag()
         async with alone.watched():

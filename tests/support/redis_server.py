@@ -112,6 +112,14 @@ class RedisServer:
         """End the server as `kill -9` does, with whatever it was doing."""
         self.signal(signal.SIGKILL)
         self._close()
+        # The shell does not wait for the server: only once its port is closed can another one have it.
+        deadline = time.monotonic() + READY_S
+        while self._is_open() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _is_open(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def signal(self, number: int) -> None:
         os.kill(self._pid, number)
