@@ -32,6 +32,7 @@ FULL = Run(
     started_after={"bronze/stream/2026-03-10": "run-0.1"},
     path=("raw", "bronze"),
     is_followed=True,
+    upstream_reported="h7",
     late_reported=NEW,
     late_attempt=1,
     changed_inputs={"orders": "h9"},
