@@ -69,6 +69,17 @@ async def test_keys_lead_to_the_search(console: ServedConsole) -> None:
     await expect(page.locator("#pipeline-rows tr")).to_have_count(1)
 
 
+async def test_arrows_move_along_the_periods_of_a_pipeline(console: ServedConsole) -> None:
+    page = await console.open("/pipelines/fraud-scores")
+    cells = page.locator(".periods a")
+
+    await cells.nth(1).focus()
+    await page.keyboard.press("ArrowRight")
+    await expect(cells.nth(2)).to_be_focused()
+    await page.keyboard.press("ArrowLeft")
+    await expect(cells.nth(1)).to_be_focused()
+
+
 async def test_a_dead_sensor_of_others_changes_nothing_on_the_page(console: ServedConsole) -> None:
     """Names of things that no page shows must not break the page that hears of them."""
     page = await console.open("/")

@@ -107,6 +107,29 @@ def test_what_is_built_again_makes_everyone_start_over() -> None:
     assert fanout.since(fanout.last_id) == ([], True)
 
 
+@pytest.mark.parametrize("before", [0, 3, 20])
+def test_a_page_continues_before_what_was_announced_while_it_was_made(before: int) -> None:
+    fanout = Fanout("a")
+    for number in range(before):
+        fanout.publish(changes(f"p/s/{number}"), {})
+
+    page_id = fanout.page_id
+    fanout.publish(changes("p/s/new"), {})
+
+    items, is_whole = fanout.since(page_id)
+    assert is_whole
+    assert items[-1].runs == ["p/s/new"]
+    assert len(items) <= 9
+
+
+def test_a_page_made_after_a_new_start_continues_after_it() -> None:
+    fanout = Fanout("a")
+    fanout.publish(changes("p/s/1"), {})
+    fanout.start_over()
+
+    assert fanout.since(fanout.page_id) == ([], True)
+
+
 # --- the stream -------------------------------------------------------------------------------------------------------
 
 

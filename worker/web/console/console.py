@@ -133,6 +133,7 @@ class Console:
             "live_part": None,
             "banners": banners(self.context.live, now),
             "as_of": self.context.live.as_of or now,
+            "news_id": self.context.live.fanout.page_id,
         }
         return self._templates.get_template(template).generate({**common, **values})
 

@@ -15,6 +15,8 @@ from worker.web.problems import ProblemType, WebProblem
 
 RING: Final = 4_096
 QUEUE: Final = 64
+# What is announced while a page is being made is announced to it again: a page takes less time than this many items.
+REPEATED: Final = 8
 STREAMS_MAX: Final = 500
 STREAMS_PER_USER_MAX: Final = 20
 NAMES_MAX: Final = 200
@@ -89,6 +91,11 @@ class Fanout:
     @property
     def last_id(self) -> str:
         return f"{self._start}.{self._number}"
+
+    @property
+    def page_id(self) -> str:
+        """Return the id that a page made now continues after; it may repeat some items, and misses none."""
+        return f"{self._start}.{max(self._oldest - 1, self._number - REPEATED, 0)}"
 
     @property
     def streams(self) -> int:

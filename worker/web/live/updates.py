@@ -137,9 +137,9 @@ class LiveUpdates:
             self.fanout.publish(changes, {"active": len(self.mirror.active)})
 
     def _state(self) -> tuple[object, ...]:
-        """Return what every page shows: a worker that falls silent changes no row."""
+        """Return what pages show besides rows: a worker that falls silent, for example, changes no row."""
         now, mirror = self._clock.now().timestamp(), self.mirror
-        return tuple(each.id for each in mirror.alive(now)), mirror.letters, len(mirror.degraded())
+        return tuple(each.id for each in mirror.alive(now)), mirror.letters, len(mirror.degraded()), self._is_whole
 
     def _note_current(self) -> None:
         self.as_of, self._read_s = self._clock.now(), self._clock.monotonic()

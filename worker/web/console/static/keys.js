@@ -53,9 +53,9 @@
   };
 
   const along = (by) => {
-    const cell = document.activeElement && document.activeElement.closest(".strip a, .grid-cell");
+    const cell = document.activeElement && document.activeElement.closest(".periods a");
     if (!cell) return false;
-    const cells = [...cell.closest(".strip, .period-grid").querySelectorAll("a")];
+    const cells = [...cell.closest(".periods").querySelectorAll("a")];
     const next = cells[cells.indexOf(cell) + by];
     if (next) next.focus();
     return Boolean(next);

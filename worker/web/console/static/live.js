@@ -101,6 +101,9 @@
     };
   };
 
+  // A list that was shown while the server still read it is replaced as a whole: rows are missing anywhere in it.
+  const isIncomplete = (part) => part.querySelector("[data-reading]") !== null;
+
   const shown = (part) => {
     if (window.htmx) window.htmx.process(part);
     document.dispatchEvent(new CustomEvent("interlock:shown", { detail: part }));
@@ -124,7 +127,10 @@
     // A page is its own part: then the response is a whole page, which holds an element of the same id.
     const content = template.content.getElementById(part.id) || template.content;
     if (part.dataset.live === "hold") return holdNew(part, content);
-    if (part.dataset.live === "rows") patchRows(content);
+    if (isIncomplete(part)) {
+      part.replaceChildren(...content.children);
+      remember(part);
+    } else if (part.dataset.live === "rows") patchRows(content);
     else patchAll(part, content);
     shown(part);
   };
@@ -136,7 +142,7 @@
   let lastAt = 0;
 
   const urlOf = (part, pipelines) => {
-    if (part.dataset.live !== "rows") return part.dataset.frag;
+    if (part.dataset.live !== "rows" || isIncomplete(part)) return part.dataset.frag;
     const shownIds = [...part.querySelectorAll('[id^="p:"]')].map((each) => each.id.slice(2));
     const chosen = (pipelines ? shownIds.filter((each) => pipelines.has(each)) : shownIds).slice(0, IDS_MAX);
     return chosen.length ? `${part.dataset.rows}?ids=${encodeURIComponent(chosen.join(","))}` : "";
@@ -182,7 +188,7 @@
 
   // --- the connection --------------------------------------------------------------------------------------------
 
-  let lastId = "";
+  let lastId = meta.dataset.news; // what this page shows, so that nothing between it and the stream is missed
   let said = "";
   let lostAt = null;
 
@@ -193,7 +199,9 @@
   const clock = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
   const hear = (message) => {
+    const isBehind = message.type === "live" && message.id && message.id !== lastId;
     if (message.id) lastId = message.id;
+    if (isBehind) everything();
     if (message.type === "news") apply(message.news);
     else if (message.type === "resync") everything();
     else if (message.type === "live") {
@@ -275,7 +283,7 @@
 
   channel.onmessage = ({ data }) => {
     if (data.type !== "ask") hear(data);
-    else if (isLeader && !lostAt) channel.postMessage({ type: "live" });
+    else if (isLeader && !lostAt) channel.postMessage({ type: "live", id: lastId });
   };
 
   let hiding = 0;
