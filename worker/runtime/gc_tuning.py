@@ -15,5 +15,5 @@ def freeze_startup_objects() -> None:
 
 
 def freeze_lasting_objects() -> None:
-    """Exclude objects made so far from collection, without collecting first: for data without cycles that stays."""
+    """Exclude objects made so far from collection without collecting first: for lasting data without cycles."""
     gc.freeze()
