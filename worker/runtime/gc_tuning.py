@@ -15,5 +15,5 @@ def freeze_startup_objects() -> None:
 
 
 def freeze_lasting_objects() -> None:
-    """Exclude objects made so far from collection without collecting first: for lasting data without cycles."""
+    """Exclude the objects made so far from collection, without collecting: for data without cycles."""
     gc.freeze()
