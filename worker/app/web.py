@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from worker.web.live.updates import LiveUpdates
 
 UPDATES_AGAIN_S: Final = 5.0
+BEHIND_MAX_S: Final = 300.0  # of the console's lists, while somebody looks
 
 _log = logger()
 
@@ -119,7 +120,7 @@ async def open_web(
     guard = Guard(
         app,
         rules,
-        HealthPages(health, meters),
+        HealthPages(health, meters, lambda: stale_lists(context.live)),
         metrics_are_public=is_shared,
         problem_page=ProblemPages(console),
     )
@@ -129,6 +130,14 @@ async def open_web(
     _keep_live(stack, context.live, clock, is_alone=is_alone)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+def stale_lists(live: "LiveUpdates") -> Sequence[HealthProblem]:
+    """Return why a load balancer should send requests to another process: its lists are no longer updated."""
+    behind_s = live.behind_s
+    if behind_s <= BEHIND_MAX_S:
+        return ()
+    return (HealthProblem(f"the console's lists were not updated for {behind_s:.0f} s; restart this process"),)
 
 
 def _keep_live(stack: AsyncExitStack, live: "LiveUpdates", clock: Clock, *, is_alone: bool) -> None:

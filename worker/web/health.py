@@ -51,11 +51,11 @@ Findings: TypeAlias = Callable[[], Sequence[HealthProblem]]
 
 
 class HealthPages:
-    """Serves `/healthz`, `/readyz`, `/livez` and `/metrics`; a small application of its own."""
+    """Serves `/healthz`, `/readyz`, `/livez` and `/metrics`. `live` returns the findings of `/livez`."""
 
-    def __init__(self, standing: WorkerHealth, meters: Meters) -> None:
+    def __init__(self, standing: WorkerHealth, meters: Meters, live: Findings = lambda: ()) -> None:
         self._standing, self._meters = standing, meters
-        self._findings: dict[str, Findings] = {HEALTH: standing.ailments, READY: standing.hindrances, LIVE: lambda: ()}
+        self._findings: dict[str, Findings] = {HEALTH: standing.ailments, READY: standing.hindrances, LIVE: live}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as ASGI calls it
         path: str = scope["path"]

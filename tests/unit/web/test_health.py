@@ -5,14 +5,20 @@ import io
 import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import aiohttp
 import pytest
 
-from worker.core.errors import ConfigError
+from tests.support.builders.command_line import TODAY
+from tests.support.clock.manual import ManualClock
+from worker.app.web import stale_lists
+from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.telemetry.meters import Meters, Metric
 from worker.web.addresses import Address, parse_address
 from worker.web.health import HealthPages, HealthProblem
+from worker.web.live.mirror import Mirror
+from worker.web.live.updates import LiveUpdates
 from worker.web.probe import probe
 from worker.web.server import WebServer
 
@@ -55,6 +61,80 @@ async def address(patient: Patient) -> AsyncGenerator[str]:
 async def test_a_worker_without_findings_is_healthy_and_ready(address: str) -> None:
     assert await _get(address, "/healthz") == (200, '{"ok": true, "why": []}')
     assert await _get(address, "/readyz") == (200, '{"ok": true, "why": []}')
+
+
+class ControlledSource:
+    """News whose reading ends as the test says."""
+
+    interval_s = 5.0
+
+    def __init__(self) -> None:
+        self.error: WorkerError | None = None
+
+    async def load(self, mirror: Mirror) -> AsyncGenerator[bool]:
+        await self.read(mirror)
+        yield True
+
+    async def read(self, mirror: Mirror) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_load_balancer_avoids_a_console_whose_lists_stand_still_while_somebody_looks() -> None:
+    clock, source = ManualClock(TODAY), ControlledSource()
+    live = LiveUpdates(source, clock)
+    await live.fresh()
+    assert stale_lists(live) == ()
+
+    for _ in range(11):  # somebody looks twice a minute, and nothing reads
+        live.touch()
+        assert stale_lists(live) == ()
+        clock.advance(timedelta(seconds=30))
+    live.touch()
+
+    [problem] = stale_lists(live)
+    assert "not updated for 330 s" in problem.text
+    await live.fresh()
+    assert stale_lists(live) == ()
+
+
+async def test_a_console_that_nobody_looked_at_for_hours_is_live_and_has_its_time_when_somebody_does() -> None:
+    clock = ManualClock(TODAY)
+    live = LiveUpdates(ControlledSource(), clock)
+    await live.fresh()
+    clock.advance(timedelta(hours=2))
+    assert stale_lists(live) == ()
+
+    live.touch()
+
+    assert stale_lists(live) == ()
+
+
+async def test_a_console_without_its_store_is_live_because_another_would_have_the_same_problem() -> None:
+    clock, source = ManualClock(TODAY), ControlledSource()
+    live = LiveUpdates(source, clock)
+    await live.fresh()
+    source.error = RetryLater("no route to the store")
+    for _ in range(12):
+        clock.advance(timedelta(seconds=30))
+        await live.fresh()
+
+    assert live.outage
+    assert stale_lists(live) == ()
+
+
+async def test_the_page_for_load_balancers_says_what_is_wrong() -> None:
+    pages = HealthPages(Patient(), Meters(), lambda: (HealthProblem("the lists stand still"),))
+    server = WebServer(Address("127.0.0.1", 0), pages, setting=SETTING)
+    bound = await server.start()
+    try:
+        live = await _get(f"{bound.host}:{bound.port}", "/livez")
+        healthy = await _get(f"{bound.host}:{bound.port}", "/healthz")
+    finally:
+        await server.stop()
+
+    assert live == (503, '{"ok": false, "why": ["the lists stand still"]}')
+    assert healthy[0] == 200
 
 
 async def test_a_worker_that_cannot_work_is_healthy_and_says_why_it_is_not_ready(

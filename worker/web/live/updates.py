@@ -42,7 +42,7 @@ class LiveUpdates:
         self.outage_since: datetime | None = None
         self._is_whole = self._is_run = False
         self._said: tuple[object, ...] = ()
-        self._read_s = self._expired_s = self._seen_s = float("-inf")
+        self._read_s = self._expired_s = self._seen_s = self._wanted_s = float("-inf")
         self._turn, self._wake, self._moved = asyncio.Lock(), asyncio.Event(), asyncio.Event()
 
     @property
@@ -54,8 +54,20 @@ class LiveUpdates:
     def has_viewers(self) -> bool:
         return self.fanout.streams > 0 or self._clock.monotonic() - self._seen_s < IDLE_S
 
+    @property
+    def behind_s(self) -> float:
+        """Return for how long the mirror was not brought up to date although somebody looks.
+
+        While the store does not answer it is 0: another process would have the same problem.
+        """
+        if not self.has_viewers or self.outage:
+            return 0.0
+        return self._clock.monotonic() - max(self._read_s, self._wanted_s)
+
     def touch(self) -> None:
         """Note that somebody looks."""
+        if not self.has_viewers:
+            self._wanted_s = self._clock.monotonic()
         self._seen_s = self._clock.monotonic()
         self._wake.set()
 
