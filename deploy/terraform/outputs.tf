@@ -38,3 +38,14 @@ output "log_group" {
   value       = aws_cloudwatch_log_group.this.name
   description = "Where the workers' logs are."
 }
+
+output "web" {
+  description = "The console: its URL, ECS service, task role, target group and security group. Null without one."
+  value = var.web == null ? null : {
+    url               = var.web.public_url
+    service           = aws_ecs_service.web[0].name
+    task_role_arn     = aws_iam_role.web[0].arn
+    target_group_arn  = aws_lb_target_group.web[0].arn
+    security_group_id = aws_security_group.web[0].id
+  }
+}

@@ -18,6 +18,7 @@ locals {
       bus            = aws_cloudwatch_event_bus.this.arn
       task           = "arn:${data.aws_partition.this.partition}:ecs:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:task/${local.cluster_name}/*"
       "secret/slack" = var.slack_secret_arn
+      "secret/web"   = local.web_tokens_secret_arn
 
       "archive/objects" = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}/${local.archive_prefix}*"
       "archive/bucket"  = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}"
@@ -135,7 +136,7 @@ data "aws_iam_policy_document" "tasks_assume" {
 }
 
 data "aws_iam_policy_document" "task" {
-  for_each = local.service_statements
+  for_each = merge(local.service_statements, local.web_statements)
 
   dynamic "statement" {
     for_each = each.value

@@ -49,6 +49,8 @@ locals {
       contains(service.duties, "sensors") && var.inbox_rules != "" ? { INTERLOCK_INBOX = var.inbox_rules } : {},
       contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},
       contains(service.duties, "scheduler") && var.archive != "" ? { INTERLOCK_ARCHIVE = var.archive } : {},
+      # Alerts and events have links to pages of the console, and jobs an address to report their end to.
+      var.web == null ? {} : { INTERLOCK_PUBLIC_URL = var.web.public_url },
       var.environment,
     )
   }

@@ -229,6 +229,91 @@ variable "inbox_rules" {
   default     = ""
 }
 
+# --- the console ------------------------------------------------------------------------------------------------------
+
+variable "web" {
+  description = <<-TEXT
+    The console and the HTTP API as a service of their own, behind a load balancer of yours that signs people in with OIDC.
+    Null: none. `listener_arn` is an HTTPS listener of an application load balancer, to which rules for the host of
+    `public_url` are added from `rule_priority` on (three at most). `operators` may act: `user:NAME` or `group:NAME`,
+    compared in full; everyone else who signs in reads. `tokens_secret_arn` names a secret with the tokens of programs, as
+    INTERLOCK_WEB_TOKENS has them. The default size is enough for 2,000 pipelines; for 10,000 set cpu = 512, memory = 1024.
+  TEXT
+  type = object({
+    public_url                      = string
+    vpc_id                          = string
+    listener_arn                    = string
+    load_balancer_security_group_id = string
+    rule_priority                   = optional(number, 100)
+    oidc = object({
+      issuer                 = string
+      authorization_endpoint = string
+      token_endpoint         = string
+      user_info_endpoint     = string
+      client_id              = string
+      scope                  = optional(string, "openid email")
+      session_timeout        = optional(number, 43200)
+    })
+    operators         = optional(list(string), [])
+    tokens_secret_arn = optional(string, "")
+    desired_count     = optional(number, 2)
+    cpu               = optional(number, 256)
+    memory            = optional(number, 512)
+  })
+  default = null
+
+  validation {
+    condition     = var.web == null ? true : can(regex("^https://[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", var.web.public_url))
+    error_message = "web.public_url must be https://HOST, without a port or a path."
+  }
+
+  validation {
+    condition     = var.web == null ? true : can(regex("^arn:[a-z-]+:elasticloadbalancing:[a-z0-9-]+:[0-9]{12}:listener/app/[^/]+/[^/]+/[^/]+$", var.web.listener_arn))
+    error_message = "web.listener_arn must be the ARN of a listener of an application load balancer."
+  }
+
+  validation {
+    condition     = var.web == null ? true : var.web.rule_priority >= 1 && var.web.rule_priority <= 49998 && floor(var.web.rule_priority) == var.web.rule_priority
+    error_message = "web.rule_priority must be a whole number from 1 to 49998; the two numbers after it must be free, too."
+  }
+
+  validation {
+    condition = var.web == null ? true : alltrue([
+      for url in [var.web.oidc.issuer, var.web.oidc.authorization_endpoint, var.web.oidc.token_endpoint, var.web.oidc.user_info_endpoint] :
+      startswith(url, "https://")
+    ]) && var.web.oidc.client_id != "" && contains(split(" ", var.web.oidc.scope), "openid")
+    error_message = "web.oidc needs a client_id, addresses that begin with https://, and a scope with openid."
+  }
+
+  validation {
+    condition     = var.web == null ? true : alltrue([for each in var.web.operators : can(regex("^(user|group):[^,]+$", each))])
+    error_message = "each of web.operators must be user:NAME or group:NAME, without a comma."
+  }
+
+  validation {
+    condition     = var.web == null ? true : var.web.tokens_secret_arn == "" || can(regex("^arn:[a-z-]+:secretsmanager:", var.web.tokens_secret_arn))
+    error_message = "web.tokens_secret_arn must be the ARN of a secret of Secrets Manager, or empty."
+  }
+
+  validation {
+    condition     = var.web == null ? true : var.web.desired_count >= 1 && contains([256, 512, 1024, 2048, 4096], var.web.cpu) && var.web.memory >= 2 * var.web.cpu
+    error_message = "web.desired_count must be at least 1, cpu one of 256, 512, 1024, 2048, 4096, and memory at least twice the cpu."
+  }
+}
+
+variable "web_oidc_client_secret" {
+  description = "The secret of the console's OIDC client, for the load balancer. It becomes part of Terraform's state."
+  type        = string
+  default     = ""
+  sensitive   = true
+}
+
+variable "web_readonly" {
+  description = "Let nobody act through the console and the API: the task role is then without any write."
+  type        = bool
+  default     = false
+}
+
 # --- data -------------------------------------------------------------------------------------------------------------
 
 variable "kms_key_arn" {

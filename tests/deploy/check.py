@@ -16,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.aws import task_roles
 from tests.support.aws.emulators import AWS_ENVIRONMENT, ministack
-from tests.support.worlds.installation import Installation
+from tests.support.worlds.installation import Installation, client
 from tests.support.worlds.live_worker import BUSY, PATIENCE_S, today
 from tests.support.worlds.whole_worker import live_through_a_kill
 from worker.store.table import TableName
@@ -102,7 +102,7 @@ def apply_and_destroy(work: Path) -> str:
     server = ministack()
     endpoint = f"http://127.0.0.1:{server.port}"
     place = _copy(work, "apply") / "examples/terraform/full"
-    variables = ["-input=false", f"-var=endpoint={endpoint}"]
+    variables = ["-input=false", f"-var=endpoint={endpoint}", f"-var=listener_arn={asyncio.run(_listener(endpoint))}"]
     terraform(place, "init", "-input=false")
     terraform(place, "plan", *variables)
     applied = terraform(place, "apply", "-auto-approve", *variables)
@@ -121,20 +121,39 @@ def apply_and_destroy(work: Path) -> str:
     return f"{roles} roles are as the tests read them; two workers ran on it, one was killed; {ends}"
 
 
+async def _listener(endpoint: str) -> str:
+    """A listener of a load balancer, as whoever deploys the console has one; gives its ARN."""
+    async with client("elbv2", endpoint) as balancing:
+        [made] = (await balancing.create_load_balancer(Name="console", Type="application"))["LoadBalancers"]
+        refusal = {"Type": "fixed-response", "FixedResponseConfig": {"StatusCode": "404"}}
+        [listener] = (
+            await balancing.create_listener(
+                LoadBalancerArn=made["LoadBalancerArn"], Protocol="HTTPS", Port=443, DefaultActions=[refusal]
+            )
+        )["Listeners"]
+    return str(listener["ListenerArn"])
+
+
 def _compare_roles(place: Path) -> int:
     """What Terraform makes of `roles.tf` is what the tests read there; gives how many roles there are."""
     [module] = json.loads(terraform(place, "show", "-json"))["values"]["root_module"]["child_modules"]
     made = {(each["type"], each["name"], each.get("index")): each["values"] for each in module["resources"]}
-    services = [index for kind, _, index in made if kind == "aws_ecs_task_definition"]
+    services = [index for kind, name, index in made if (kind, name) == ("aws_ecs_task_definition", "this")]
     for service in services:
         [container] = json.loads(made["aws_ecs_task_definition", "this", service]["container_definitions"])
         given = {each["name"]: each["value"] for each in container["environment"]}
-        policy = json.loads(made["aws_iam_role_policy", "task", service]["policy"])
-        written = {each["Sid"]: _statement(each) for each in policy["Statement"]}
-        for read in task_roles.statements_of(given["INTERLOCK_DUTIES"].split(",")):
-            if read.on and written.get(read.sid) != read:
-                raise Failed(f"the role of {service} has {written.get(read.sid)}, and not {read}")
-    return len(services)
+        policy = made["aws_iam_role_policy", "task", service]["policy"]
+        _compare_policy(service, policy, task_roles.statements_of(given["INTERLOCK_DUTIES"].split(",")))
+    operators = task_roles.statements_of(task_roles.WEB_OPERATOR)
+    _compare_policy("web", made["aws_iam_role_policy", "web", 0]["policy"], operators)
+    return len(services) + 1
+
+
+def _compare_policy(service: str, policy: str, expected: Iterable[task_roles.Statement]) -> None:
+    written = {each["Sid"]: _statement(each) for each in json.loads(policy)["Statement"]}
+    for read in expected:
+        if read.on and written.get(read.sid) != read:
+            raise Failed(f"the role of {service} has {written.get(read.sid)}, and not {read}")
 
 
 def _statement(written: Mapping[str, Any]) -> task_roles.Statement:
@@ -157,7 +176,9 @@ def _named(arn: str) -> str:
     table, _, part = name.removeprefix("table/").partition("/")
     match service:
         case "logs":
-            return f"logs:{name.removeprefix('log-group:').removesuffix(':*')}"
+            group = name.removeprefix("log-group:").removesuffix(":*")
+            # The tests read the module without functions of its own, so theirs is the pattern of all.
+            return "logs:/aws/lambda/*" if group.startswith("/aws/lambda/") else f"logs:{group}"
         case "glue" | "elasticmapreduce" | "emr-serverless" | "states" | "lambda" | "iam":
             return _named_of_job(service, name)
         case "dynamodb":
@@ -165,7 +186,7 @@ def _named(arn: str) -> str:
         case "sqs":
             return f"queue/{name.rpartition('-')[2]}"
         case _:
-            secret = "secret/slack" if "slack" in name else "secret/jobs"
+            secret = next((f"secret/{of}" for of in ("slack", "web") if of in name), "secret/jobs")
             return {"events": "bus", "ecs": "task", "secretsmanager": secret}.get(service, "")
 
 

@@ -204,6 +204,46 @@ def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: 
     assert writes <= {(call.action, call.on) for call in tried}
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("dynamodb:PutItem", "control", "PIPELINE#…"),
+        Call("dynamodb:DeleteItem", "control", "PIPELINE#…"),
+        Call("dynamodb:PutItem", "control", "GROUP#…"),
+        Call("dynamodb:PutItem", "events", "PIPELINE#…"),
+        Call("dynamodb:DeleteItem", "events", "DEADLETTER#…"),
+    ],
+)
+def test_the_console_acts_for_operators_and_a_read_only_one_writes_nothing(call: Call) -> None:
+    assert task_roles.not_allowed([Heard(call, task_roles.WEB_OPERATOR)]) == []
+    assert len(task_roles.not_allowed([Heard(call, task_roles.WEB_VIEWER)])) == 1
+
+
+def test_the_role_of_a_read_only_console_has_reads_alone() -> None:
+    actions = {action for each in task_roles.statements_of(task_roles.WEB_VIEWER) for action in each.actions}
+
+    assert actions
+    assert {action for action in actions if not task_roles.READS.search(action)} == set()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("dynamodb:PutItem", "control", "MARKER#…"),
+        Call("dynamodb:UpdateItem", "control", "PIPELINE#…"),
+        Call("dynamodb:DeleteItem", "events", "PIPELINE#…"),
+        Call("dynamodb:PutItem", "rerun", "PIPELINE#…"),
+        Call("dynamodb:GetRecords"),
+        Call("states:StartExecution"),
+        Call("sqs:SendMessage", "queue/alerts"),
+        Call("events:PutEvents", "bus"),
+        Call("ecs:UpdateTaskProtection"),
+    ],
+)
+def test_the_console_does_not_do_the_work_of_workers(call: Call) -> None:
+    assert len(task_roles.not_allowed([Heard(call, task_roles.WEB_OPERATOR)])) == 1
+
+
 def test_no_role_may_do_everything() -> None:
     assert [action for action in task_roles.allowed() if "*" in action] == []
 

@@ -14,6 +14,9 @@ from worker.store.dynamodb.schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
 from worker.telemetry.meters import Metric
+from worker.web.access import CALLBACKS
+from worker.web.addresses import DEFAULT_LISTEN, parse_address
+from worker.web.health import LIVE
 
 # One process reads the files: that takes seconds.
 pytestmark = pytest.mark.xdist_group("terraform")
@@ -90,7 +93,7 @@ def test_every_variable_is_of_use_and_every_one_that_is_named_is_there() -> None
 
 
 def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
-    given = set(re.findall(r"\b(INTERLOCK_[A-Z_]+|OTEL_[A-Z_]+)\s*=", (MODULE / "service.tf").read_text()))
+    given = set(re.findall(r"\b(INTERLOCK_[A-Z_]+|OTEL_[A-Z_]+)\s*=", _text("service.tf") + _text("web.tf")))
 
     assert given
     assert given <= set(NAMES)
@@ -113,6 +116,39 @@ def test_a_container_has_no_rights_and_can_write_one_directory_only() -> None:
     assert re.search(r'user\s*= "10001:10001"', task)
     assert 'capabilities = { drop = ["ALL"] }' in task
     assert re.findall(r'containerPath = "([^"]+)"', task) == ["/var/lib/interlock"]
+
+
+def test_the_consoles_container_has_no_rights_and_no_secret_of_jobs_and_writes_nothing() -> None:
+    web = _text("web.tf")
+
+    assert re.search(r"readonlyRootFilesystem\s*= true", web)
+    assert re.search(r'user\s*= "10001:10001"', web)
+    assert 'capabilities = { drop = ["ALL"] }' in web
+    assert "mountPoints" not in web
+    assert "var.secrets" not in web
+
+
+def test_a_load_balancer_finds_the_console_where_the_program_serves_it() -> None:
+    web = _text("web.tf")
+
+    assert local("web_port") == parse_address("DEFAULT_LISTEN", DEFAULT_LISTEN).port
+    assert f'path                = "{LIVE}"' in web
+    assert f'"worker.web.probe", "{LIVE}"]' in web
+    # With these equal, the metrics would need no sign-in.
+    assert not re.search(r"INTERLOCK_HEALTH\s+=", web)
+
+
+def test_nobody_reaches_the_console_without_a_sign_in_a_token_or_the_address_of_a_job() -> None:
+    rules = re.findall(
+        r'^resource "aws_lb_listener_rule" "(\w+)" \{(.*?)^\}', _text("web.tf"), re.MULTILINE | re.DOTALL
+    )
+    by_name = dict(rules)
+
+    assert set(by_name) == {"web_people", "web_programs", "web_jobs"}
+    assert "authenticate-oidc" in by_name["web_people"]
+    assert f'values = ["{CALLBACKS}*"]' in by_name["web_jobs"]
+    assert 'http_header_name = "Authorization"' in by_name["web_programs"]
+    assert all("values = [local.web_host]" in rule for rule in by_name.values())
 
 
 def test_a_count_of_tasks_that_nothing_scales_is_followed() -> None:

@@ -1,5 +1,5 @@
 # Every option: roles on services of their own, a customer key, Slack, alarms to a topic, pipelines
-# from files, an inbox for S3, and jobs that may be started.
+# from files, an inbox for S3, jobs that may be started, and the console behind a load balancer.
 
 terraform {
   required_version = ">= 1.5"
@@ -20,6 +20,19 @@ variable "image" {
   default     = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/interlock:0.1.0"
 }
 
+variable "web_oidc_client_secret" {
+  description = "The secret of the console's OIDC client."
+  type        = string
+  default     = "an-example-to-replace"
+  sensitive   = true
+}
+
+variable "listener_arn" {
+  description = "The HTTPS listener of the load balancer in front of the console."
+  type        = string
+  default     = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:listener/app/example/50dc6c495c0c9188/f2f7dc8efc522ab2"
+}
+
 locals {
   on_emulator = var.endpoint != ""
 }
@@ -38,7 +51,9 @@ provider "aws" {
       applicationautoscaling = endpoints.value
       cloudwatch             = endpoints.value
       dynamodb               = endpoints.value
+      ec2                    = endpoints.value
       ecs                    = endpoints.value
+      elbv2                  = endpoints.value
       eventbridge            = endpoints.value
       iam                    = endpoints.value
       kms                    = endpoints.value
@@ -152,6 +167,24 @@ module "interlock" {
   emr_serverless_application_arns = ["arn:aws:emr-serverless:eu-west-1:111122223333:/applications/00example"]
   emr_serverless_role_arns        = ["arn:aws:iam::111122223333:role/example-emr-job"]
 
+  web = {
+    public_url                      = "https://interlock.example.com"
+    vpc_id                          = "vpc-11111111"
+    listener_arn                    = var.listener_arn
+    load_balancer_security_group_id = "sg-22222222"
+    operators                       = ["user:ann@example.com", "group:data-oncall"]
+    tokens_secret_arn               = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:example-web-tokens-AbCdEf"
+
+    oidc = {
+      issuer                 = "https://login.example.com"
+      authorization_endpoint = "https://login.example.com/authorize"
+      token_endpoint         = "https://login.example.com/token"
+      user_info_endpoint     = "https://login.example.com/userinfo"
+      client_id              = "interlock-console"
+    }
+  }
+  web_oidc_client_secret = var.web_oidc_client_secret
+
   deletion_protection = !local.on_emulator
   allow_plain_http    = local.on_emulator
 
@@ -172,4 +205,8 @@ output "bus" {
 
 output "tables" {
   value = module.interlock.tables
+}
+
+output "web" {
+  value = module.interlock.web
 }

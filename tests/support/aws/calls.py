@@ -170,9 +170,13 @@ def _rows(action: str, request: Mapping[str, Any]) -> Iterator[Call]:
 
 def _in_partitions(action: str, table: str, keys: Iterable[Mapping[str, Any]]) -> Iterator[Call]:
     for partition in {str(key.get("PK", {}).get("S", "")) for key in keys}:
-        family, mark, _ = partition.partition("#")
-        # The partition of no pipeline is a family of its own: somebody may write there who may not write elsewhere.
-        yield Call(action, table, partition if partition == f"{family}{mark}" else f"{family}{mark}…")
+        yield Call(action, table, family_of(partition))
+
+
+def family_of(partition: str) -> str:
+    """The partition of no pipeline is a family of its own: somebody may write there who may not write elsewhere."""
+    family, mark, _ = partition.partition("#")
+    return partition if partition == f"{family}{mark}" else f"{family}{mark}…"
 
 
 def _kind(name: str, kinds: frozenset[str]) -> str:

@@ -28,6 +28,9 @@ READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Fi
 # Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
 # from scale-in is asked of the agent beside the task.
 NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection"})
+# What a process of the console holds: the role is the module's `web`, with its writes unless it is read-only.
+WEB_VIEWER: Final = frozenset({"web:viewer"})
+WEB_OPERATOR: Final = WEB_VIEWER | {"web:operator"}
 _REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
 
 
@@ -49,12 +52,18 @@ class Statement:
 
 @cache
 def statements(duty: str) -> tuple[Statement, ...]:
-    """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named."""
-    if duty == "jobs":
+    """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named.
+
+    `web:viewer` and `web:operator` are no duties of workers: they are the parts of the console's role, and `web:jobs`
+    is what it has of `jobs`.
+    """
+    if duty in {"jobs", "web:jobs"}:
         return tuple(
             Statement(sid=each["sid"], actions=frozenset(each["actions"]), on=frozenset(_patterns(each["on"])))
             for each in local("job_rights")
+            if duty == "jobs" or each["sid"] in local("web_job_rights")
         )
+    web, _, part = duty.partition(":")
     return tuple(
         Statement(
             sid=each["sid"],
@@ -62,7 +71,7 @@ def statements(duty: str) -> tuple[Statement, ...]:
             on=frozenset(each["on"]),
             partitions=tuple(sorted(each["partition"])),
         )
-        for each in local("duty_statements")[duty]
+        for each in (local("web_rights")[part] if web == "web" else local("duty_statements")[duty])
     )
 
 
@@ -85,14 +94,17 @@ def duties() -> frozenset[str]:
 
 
 def statements_of(held: Iterable[str]) -> list[Statement]:
-    """All that a worker with these duties may do."""
+    """All that a worker with these duties, or a process of the console, may do."""
+    if set(held) >= WEB_VIEWER:
+        return [each for part in sorted({"web:jobs", *held}) for each in statements(part)]
     jobs = {"jobs"} if "engine" in held else set[str]()
     return [each for duty in sorted({"everyone", *held, *jobs}) for each in statements(duty)]
 
 
 def allowed() -> frozenset[str]:
     """All actions of the task roles, whichever duty they are for."""
-    return frozenset[str]().union(*(each.actions for each in statements_of(duties())))
+    every = (*statements_of(duties()), *statements_of(WEB_OPERATOR))
+    return frozenset[str]().union(*(each.actions for each in every))
 
 
 def not_allowed(heard: Iterable[Heard]) -> list[str]:

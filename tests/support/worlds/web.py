@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,6 +14,8 @@ import httpx
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
+from tests.support.aws.calls import Call
+from tests.support.aws.recorded_tables import RecordedTables
 from worker.app.web import NoWorker
 from worker.runtime.clock import Clock, SystemClock
 from worker.store.sqlite.tables import SqliteTables
@@ -55,6 +57,7 @@ class WebWorld:
     tables: Tables
     api: FastAPI
     guard: Guard
+    calls: Collection[Call] = ()  # what the API did, as it would be on DynamoDB
     checked: list[str] = field(default_factory=list[str])
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
@@ -82,10 +85,11 @@ async def a_web_world(
     tables = SqliteTables.in_memory(now)
     await tables.start()
     try:
-        api = make_api(ApiContext(tables=tables, clock=now, job_folder=job_folder))
+        recorded = RecordedTables(tables)
+        api = make_api(ApiContext(tables=recorded, clock=now, job_folder=job_folder))
         api.openapi_schema = _document()  # the same for all, and slow to make
         guard = Guard(api, access or rules(), HealthPages(NoWorker(), Meters()), limits=limits)
-        yield WebWorld(tables=tables, api=api, guard=guard)
+        yield WebWorld(tables=tables, api=api, guard=guard, calls=recorded.calls)
     finally:
         await tables.stop()
 

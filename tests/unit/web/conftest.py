@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from tests.support.aws import task_roles
+from tests.support.aws.calls import Heard
 from tests.support.builders.cli_runs import ORDERS
 from tests.support.builders.command_line import TODAY
 from tests.support.clock.manual import ManualClock
@@ -22,3 +24,5 @@ async def world() -> AsyncGenerator[WebWorld]:
         assert version is not None
         await versions.persist(version)
         yield made
+        # Whatever a test asked of the API, the console's role on AWS allows it.
+        assert task_roles.not_allowed(Heard(call, task_roles.WEB_OPERATOR) for call in made.calls) == []
