@@ -14,6 +14,7 @@ from tests.support.worlds.alerts import FAILED
 from worker.app.alerts import AlertResources, open_alerting
 from worker.config.settings import AlertSettings
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
+from worker.operations.page_links import PublicPages
 from worker.store.sqlite.tables import SqliteTables
 
 MANAGED = "secretsmanager://interlock/slack"
@@ -48,6 +49,7 @@ class Place:
             secrets=self.secrets,
             clock=self.clock,
             otherwise=AlertResources(deliver=_nobody),
+            pages=PublicPages(),
         )
 
 
