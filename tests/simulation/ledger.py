@@ -1,7 +1,7 @@
 """What was delivered: by the feeds to the workers, and by the workers to the world."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -10,6 +10,7 @@ from consumers.streams.embedded.feed import FeedPosition
 from tests.simulation.violations import Invariant, Verdicts
 from worker.core.model import keys
 from worker.core.model.events import Event
+from worker.engine.intake.router import is_input
 from worker.store.repos.events import event_of
 from worker.store.table import Change, Put, TableName, Update, Write
 
@@ -24,6 +25,8 @@ class FeedLedger:
     handled: "deque[Change]" = field(default_factory=lambda: deque[Change](maxlen=REMEMBERED))
     _open: dict[TableName, dict[int, Change]] = field(default_factory=dict[TableName, dict[int, Change]])
     _done: set[int] = field(default_factory=set[int])
+    _checkpoints: dict[TableName, int] = field(default_factory=dict[TableName, int])
+    _forgotten: list[Change] = field(default_factory=list[Change])  # by the feed, before they were handled
 
     def watched(self, table: TableName, subscription: Subscription) -> Subscription:
         unhandled = self._open.setdefault(table, {})
@@ -46,8 +49,19 @@ class FeedLedger:
     def is_done(self, change: Change) -> bool:
         return change.position in self._done
 
-    def trimmed(self) -> None:
+    def unread(self, kept: Iterable[Change]) -> list[Change]:
+        """The inputs, of those that the feed keeps and those that it forgot, that no worker has taken note of yet.
+
+        A reader that finds records forgotten looks at the rows instead, and sets its checkpoint behind them after that.
+        """
+        return [change for change in (*self._forgotten, *kept) if is_input(change) and not self._is_passed(change)]
+
+    def _is_passed(self, change: Change) -> bool:
+        return self.is_done(change) or change.position <= self._checkpoints.get(change.table, 0)
+
+    def trimmed(self, forgotten: Iterable[Change]) -> None:
         """What was read is handled all the same; what was not can never be."""
+        self._forgotten = self.unread(forgotten)
         for unhandled in self._open.values():
             unhandled.clear()
 
@@ -57,7 +71,7 @@ class FeedLedger:
                 self._checkpointed(TableName(lease[0].removeprefix("feed.")), str(write.set["cp"]))
 
     def _checkpointed(self, table: TableName, position: str) -> None:
-        number = FeedPosition.parse(position).number
+        number = self._checkpoints[table] = FeedPosition.parse(position).number
         passed = [str(change.key) for at, change in self._open.get(table, {}).items() if at <= number]
         self.verdicts.require(
             not passed, Invariant.NOTHING_IS_LOST, f"the checkpoint of {table} passed what was not handled: {passed}"

@@ -99,12 +99,16 @@ class SimulatedStore:
         for observe in self.observers:
             observe(writes)
 
-    async def kept_changes(self) -> Sequence[Change]:
-        """All changes of the control table that the feed still has."""
+    async def kept_changes(self, table: TableName) -> Sequence[Change]:
+        """All changes of a table that the feed still has."""
         try:
-            return await self.changes(TableName.CONTROL, 0, 1_000_000)
+            return await self.changes(table, 0, 1_000_000)
         except Trimmed as trimmed:
-            return await self.changes(TableName.CONTROL, trimmed.oldest, 1_000_000)
+            return await self.changes(table, trimmed.oldest, 1_000_000)
+
+    async def kept_inputs(self) -> Sequence[Change]:
+        """All changes that the feed still has of the tables in which producers and people write."""
+        return [*await self.kept_changes(TableName.CONTROL), *await self.kept_changes(TableName.JOBLOG)]
 
     async def query(
         self,

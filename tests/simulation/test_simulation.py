@@ -41,6 +41,8 @@ BROKE = [
     Plan(seed=910022, pipelines=6, hours=12, workers=2),
     # The same with a success: the run ended, and nobody was told that the job which it followed ran on.
     Plan(seed=141, pipelines=3, hours=11, workers=2),
+    # A signal changed while its reader was frozen, and the history was taken to be over before anybody had read that.
+    Plan(seed=4001319, pipelines=3, hours=14, workers=2),
 ]
 
 

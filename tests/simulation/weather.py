@@ -13,7 +13,7 @@ from tests.support.fakes.remote_store import RandomFaults, no_faults
 from worker.core.model.keys import RunKey, pipeline_pk
 from worker.core.time.periods import Period
 from worker.store.repos.sensors import sensor_of
-from worker.store.table import Change
+from worker.store.table import Change, TableName
 
 PIPELINE: Final = pipeline_pk("")
 
@@ -43,7 +43,7 @@ class Weather:
             (self._outage, 1),
             (self._redeliver, 3),
             (self._retire, 1),
-            (self._trim, 1),
+            (self.trim, 1),
         )
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -130,15 +130,16 @@ class Weather:
             await asyncio.sleep(self.random.uniform(1.0, 60.0))
             self._start(node.name.partition(".")[0])
 
-    async def _trim(self) -> None:
+    async def trim(self) -> None:
         """The feed forgets everything, also what nobody has read yet."""
         store, feeds = self.around.store, self.around.feeds
-        unread = [change for change in await store.kept_changes() if not feeds.is_done(change)]
+        kept = await store.kept_inputs()
+        unread = [change for change in kept if change.table is TableName.CONTROL and not feeds.is_done(change)]
         self.excused.update(self._overwritten(unread))
         self.day_lost.update(self._undated(unread))
         while await store.trim(await store.last_position()):
             pass
-        feeds.trimmed()
+        feeds.trimmed(kept)
 
     def _overwritten(self, unread: list[Change]) -> Iterator[RunKey]:
         """The signals that only their record knew of: the next period's was written over them, or will be."""

@@ -126,7 +126,7 @@ class World:
             new_name=self._new_name,
         )
         self._producers = [Producers(self._around, each, self._draw_random()) for each in self._pipelines]
-        self._weather = Weather(self._around, list(targets.values()), self._draw_random())
+        self.weather = Weather(self._around, list(targets.values()), self._draw_random())
 
     async def open(self) -> None:
         await self._store.start()
@@ -144,9 +144,9 @@ class World:
 
     async def history(self) -> None:
         """The hours of the plan, and then as many as it takes to come to rest."""
-        self._weather.begin()
+        self.weather.begin()
         async with asyncio.TaskGroup() as outside:
-            weather = outside.create_task(self._weather.run(), name="weather")
+            weather = outside.create_task(self.weather.run(), name="weather")
             looks = outside.create_task(self._look_now_and_then(), name="looks")
             said = [outside.create_task(each.run(), name=f"producers:{each.pipeline.id}") for each in self._producers]
             for hour in range(self._plan.hours):
@@ -154,11 +154,10 @@ class World:
                 self._on_hour(hour + 1, self._commits)
             weather.cancel()
             await asyncio.wait([weather])
-            self._weather.clear()
+            self.weather.clear()
             await asyncio.wait(said)
-            await self._settle()
+            await self.come_to_rest()
             looks.cancel()
-        self._check_nothing_is_lost()
 
     def report(self) -> Report:
         runs = Counter(str(run.outcome) for run in self._inspector.runs.values())
@@ -172,33 +171,44 @@ class World:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
+    async def come_to_rest(self) -> None:
+        """Wait until nothing is left to do, and check that nothing was lost."""
+        await self._settle()
+        self._check_nothing_is_lost()
+
     async def _settle(self) -> None:
         """Wait until nothing is left to do; what is overdue meanwhile is a violation of its own."""
         for _ in range(int(SETTLE_MAX_S / STEP_S)):
             await asyncio.sleep(STEP_S)
-            if self._is_at_rest():
+            if await self._is_at_rest():
                 return
-        self.verdicts.violated(Invariant.BOUNDED_LIFE, f"the world never came to rest: {self._unrest()}")
+        self.verdicts.violated(Invariant.BOUNDED_LIFE, f"the world never came to rest: {await self._unrest()}")
 
-    def _is_at_rest(self) -> bool:
-        return self._inspector.is_quiet and not self._bus.undelivered and not self._unsignalled()
+    async def _is_at_rest(self) -> bool:
+        is_done = self._inspector.is_quiet and not self._bus.undelivered and not self._unsignalled()
+        return is_done and not await self._unread()
 
-    def _unrest(self) -> str:
+    async def _unrest(self) -> str:
         active = [f"{key} {run.state}" for key, run in self._inspector.runs.items() if not run.is_ended]
-        return f"{active}, {len(self._bus.undelivered)} events to deliver, {self._unsignalled()} without a run"
+        left = f"{len(self._bus.undelivered)} events to deliver, {self._unsignalled()} without a run"
+        return f"{active}, {left}, {await self._unread()} not read"
+
+    async def _unread(self) -> list[str]:
+        """The rows that somebody wrote and no worker has taken note of: who holds the feed may be frozen or dead."""
+        return [str(change.key) for change in self._feeds.unread(await self._store.kept_inputs())]
 
     def _unsignalled(self) -> list[str]:
         wanted = {key for producers in self._producers for key in producers.signalled}
         begun = self._inspector.runs.keys() | self._inspector.rehearsed
-        moved = {key for key in self._weather.day_lost if any(later in begun for later in _later_days(key))}
-        return sorted(str(key) for key in wanted - begun - self._weather.excused - moved)
+        moved = {key for key in self.weather.day_lost if any(later in begun for later in _later_days(key))}
+        return sorted(str(key) for key in wanted - begun - self.weather.excused - moved)
 
     def _check_nothing_is_lost(self) -> None:
         lost = self._unsignalled()
         self.verdicts.require(not lost, Invariant.NOTHING_IS_LOST, f"{lost} were signalled and never ran")
         unsent = [f"{event.type} {event.id}" for event in self._bus.undelivered]
         self.verdicts.require(not unsent, Invariant.NOTHING_IS_LOST, f"decided and never delivered: {unsent}")
-        self._inputs.check(self._weather.excused)
+        self._inputs.check(self.weather.excused)
 
     # --- what happens all the time ------------------------------------------------------------------------------------
 
@@ -217,7 +227,7 @@ class World:
     def _wake_readers(self, writes: Sequence[Write]) -> None:
         tables = {write.table for write in writes if self._is_news(write)}
         for table in sorted(tables) if len(tables) > 1 else tables:
-            for node in self._weather.nodes:
+            for node in self.weather.nodes:
                 if table in node.readers:
                     asyncio.get_running_loop().call_later(
                         WAKE_AFTER_S, node.readers[table].wake, context=OUTSIDE.copy()
