@@ -17,6 +17,7 @@ from typing import TypeVar
 import pytest
 
 from tests.support.builders.cli_runs import a_store, a_stored_run, key_of, version_hash
+from worker.cli.terminal.store_session import Exit
 from worker.core.model import keys
 from worker.core.model.events import EventType
 from worker.core.run.state import State
@@ -87,5 +88,5 @@ def test_a_bulk_rerun_killed_and_run_again_requests_each_run_once(
 
     print(f"{RUNS} runs, {kills} kills")
     assert kills > 0
-    assert code == 0
+    assert code in {Exit.DONE, Exit.PROBLEMS}  # the latter if it was killed after its last request: nothing was left
     assert asyncio.run(in_present(count)) == Counter(hours)

@@ -149,6 +149,21 @@ async def test_a_bulk_rerun_of_a_thousand_killed_at_random_points_requests_each_
 
 
 @on_virtual_time
+async def test_a_command_typed_again_after_its_last_request_requests_nothing_twice() -> None:
+    """The first one was killed after its end: no worker has handled its requests, so the filter finds the same runs."""
+    world = await a_world()
+    runs = await failed_runs(world, 4)
+    assert await run_until_killed(world, world.tables)
+
+    forecasts = await BulkRequests(world.tables, world.clock, ANN).preview(runs, RERUN)
+    assert await run_until_killed(world, world.tables)
+
+    assert not any(each.is_accepted for each in forecasts)
+    assert "no worker has handled it yet" in forecasts[0].forecast.sentence
+    assert await requested_by_run(world) == once_each(runs)
+
+
+@on_virtual_time
 async def test_two_processes_with_the_same_operation_request_each_run_once() -> None:
     world = await a_world()
     runs = await failed_runs(world, 40)

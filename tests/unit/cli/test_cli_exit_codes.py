@@ -56,6 +56,8 @@ UNKNOWN_PIPELINES = [
     ["migrate", "check", "ordres"],
     ["migrate", "accept", "ordres"],
     ["migrate", "compare", "ordres"],
+    ["lineage", "ordres"],
+    ["cascade", "ordres", PERIOD, "--reason", "x"],
     ["plan", ".", "--pipeline", "ordres"],
     ["plan", ".", "--against", ".", "--pipeline", "ordres"],
 ]

@@ -152,7 +152,8 @@ async def _ask(
     requests: RunRequests, key: RunKey, version: Version, wanted: BulkSpec, *along: Write, request_id: str = ""
 ) -> RequestOutcome:
     if wanted.action is BulkAction.RERUN:
-        spec = RerunSpec(reason=wanted.reason, supersede=wanted.supersede)
+        # A command that was killed after its last request is typed again, and then it is another operation.
+        spec = RerunSpec(reason=wanted.reason, supersede=wanted.supersede, is_only_once=True)
         return await requests.rerun(key, version, spec, *along, request_id=request_id)
     return await requests.cancel(key, version, wanted.reason, *along, waive_sla=wanted.waive_sla, request_id=request_id)
 

@@ -55,6 +55,7 @@ class RerunSpec:
     supersede: bool = False
     note: str = ""
     is_followed: bool = False  # all downstreams follow, outside the budgets
+    is_only_once: bool = False  # not if the same request of another command is still unanswered
 
     @property
     def action(self) -> str:
@@ -116,7 +117,11 @@ class RunRequests:
         """
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
+        replaced = _unanswered(seen, run)
         forecast = await self._foresee_rerun(key, version, run, wish, now)
+        if wish.is_only_once and replaced is not None and replaced.id != request_id and replaced.reason == wish.reason:
+            sentence = f"the same rerun was requested at {replaced.requested_at}, and no worker has handled it yet"
+            forecast = Forecast(Prospect.NOTHING, sentence)
         request = RerunRequest(
             reason=wish.reason,
             requested_at=format_rfc3339(now),
@@ -131,7 +136,6 @@ class RunRequests:
         if is_written:
             action = OperatorAction.on_run(wish.action, key, wish.note or wish.reason, forecast.sentence)
             await self._requests.ask_rerun(key, request, seen, *self._recorded(action, now), *along)
-        replaced = _unanswered(seen, run)
         return RequestOutcome(
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
         )

@@ -27,7 +27,7 @@ waits for what its schedule runs after. For pipelines in the same store, declare
 
 \b
 Examples:
-  interlock cascade orders-daily 2026-03-03 --reason "the mainframe export is done"
+  interlock cascade orders-daily 2026-03-03 --reason "export is done"
   interlock cascade orders-daily 2026-03-03 --reason "export done" --as mia
   interlock cascade orders-daily 2026-03-03 --reason "export done" --json
 
