@@ -69,6 +69,11 @@ class ShardedConsumer:
         for reader in self.readers.values():
             reader.wake()
 
+    def wake_shard(self, shard: str) -> None:
+        """Wake the reader of one shard, if this worker has it."""
+        if (reader := self.readers.get(shard)) is not None:
+            reader.wake()
+
     @property
     def ailing(self) -> Mapping[str, StreamConsumer]:
         """Return the readers that need an operator, by shard."""

@@ -319,14 +319,24 @@ async def test_a_position_that_another_change_has_since_is_a_gap(own_server: Red
 # --- notices ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_commit_wakes_the_readers_of_its_tables_and_no_others(redis: RedisTables, pk: str) -> None:
-    woken: asyncio.Queue[frozenset[TableName]] = asyncio.Queue()
-    listening = asyncio.create_task(ChangeNotices(redis.servers, SystemClock()).listen(woken.put_nowait))
+async def test_a_commit_wakes_the_readers_of_its_slices_and_no_others(redis: RedisTables, pk: str) -> None:
+    woken: asyncio.Queue[tuple[TableName, int | None]] = asyncio.Queue()
+
+    def wake(table: TableName, number: int | None) -> None:
+        woken.put_nowait((table, number))
+
+    listening = asyncio.create_task(ChangeNotices(redis.servers, SystemClock()).listen(wake))
     try:
         async with asyncio.timeout(20):
-            assert await woken.get() == frozenset(TableName)  # it has begun to listen
+            assert {await woken.get() for _ in TableName} == {(table, None) for table in TableName}  # it listens now
             await redis.commit(Put(CONTROL, a_row(pk)), Put(TableName.EVENTS, a_row(pk)))
-            assert await woken.get() == {CONTROL, TableName.EVENTS}
+            number = slice_of(pk, redis.slices)
+            assert {await woken.get(), await woken.get()} == {(CONTROL, number), (TableName.EVENTS, number)}
+            connection = await redis.servers.connect(for_scripts=False)
+            await ask(connection, "PUBLISH", redis.servers.keys.changed, "control.x nothing events.")
+            await redis.commit(Delete(CONTROL, Key(pk, str(a_row(pk)["SK"]))))
+            assert await woken.get() == (CONTROL, number)
+            await connection.disconnect(nowait=True)
     finally:
         listening.cancel()
 

@@ -11,6 +11,7 @@ from consumers.streams.consumer import ReadPace
 from consumers.streams.redis.housekeeping import SliceHousekeeping
 from consumers.streams.redis.lag import SliceLags
 from consumers.streams.redis.slices import SlicedStream
+from consumers.streams.sharded import ShardedConsumer
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
@@ -100,9 +101,14 @@ def redis_deps(
     """Return the dependencies of a worker that shares the slices of its store's change feed with others."""
 
     async def wake_readers(readers: Readers) -> None:
-        def wake(changed: frozenset[TableName]) -> None:
-            for table in changed & readers.keys():
-                readers[table].wake()
+        def wake(table: TableName, number: int | None) -> None:
+            match readers.get(table):
+                case ShardedConsumer() as sharded if number is not None:
+                    sharded.wake_shard(str(number))  # to wake all would cost a request for each slice
+                case None:
+                    return
+                case reader:
+                    reader.wake()
 
         await ChangeNotices(tables.servers, clock).listen(wake)
 

@@ -15,7 +15,8 @@ from worker.store.table import TableName
 SILENT_S: Final = 30.0  # then the connection may be dead: every session writes more often than this
 AGAIN_S: Final = 1.0
 
-Wake = Callable[[frozenset[TableName]], None]
+# Gets a table and the number of its slice that changed; None for all of its slices.
+Wake = Callable[[TableName, int | None], None]
 
 
 class ChangeNotices:
@@ -28,7 +29,7 @@ class ChangeNotices:
         self._servers, self._clock = servers, clock
 
     async def listen(self, wake: Wake) -> None:
-        """Listen until cancelled; call `wake` with the tables that changed, with all after connecting."""
+        """Listen until cancelled; call `wake` for each slice that changed, and for all after connecting."""
         while True:
             try:
                 await self._listen_once(wake)
@@ -39,18 +40,20 @@ class ChangeNotices:
         connection = await self._servers.connect(for_scripts=False)
         try:
             await ask(connection, "SUBSCRIBE", self._servers.keys.changed)
-            wake(frozenset(TableName))  # what changed while nobody listened
+            for table in TableName:
+                wake(table, None)  # what changed while nobody listened
             while True:
                 async with asyncio.timeout(SILENT_S):
                     message: Any = await read(connection)
-                wake(_tables(message))
+                for table, number in _slices(message):
+                    wake(table, number)
         finally:
             await connection.disconnect(nowait=True)
 
 
-def _tables(message: Any) -> frozenset[TableName]:  # noqa: ANN401 - as the library has it
-    """Return the tables that a message names; it names slices, such as `control.3 events.0`."""
+def _slices(message: Any) -> list[tuple[TableName, int]]:  # noqa: ANN401 - as the library has it
+    """Return the slices that a message names, such as `control.3 events.0`; others write to the channel too."""
     text = message[2].decode(errors="replace") if len(message) == 3 and isinstance(message[2], bytes) else ""
     known = {table.value: table for table in TableName}
-    named = {each.partition(".")[0] for each in text.split()}
-    return frozenset(known[name] for name in named if name in known)
+    named = {each.partition(".")[::2] for each in text.split()}
+    return [(known[name], int(number)) for name, number in named if name in known and number.isdecimal()]
