@@ -443,7 +443,8 @@ async def test_the_primary_is_found_by_sentinels_after_a_failover(
 
 async def test_a_cluster_keeps_an_installation_on_one_node(pk: str) -> None:
     options = ("--cluster-enabled", "yes", *DURABLE)
-    first, second = RedisServer(options=options).start(), RedisServer(options=options).start()
+    # The server also takes its port plus 10,000, which must be below those that the system gives to clients, too.
+    first, second = (RedisServer(port=free_port(10_000, 20_000), options=options).start() for _ in range(2))
     try:
         for start in range(0, 16384, 4096):
             first.say("CLUSTER", "ADDSLOTS", *(str(slot) for slot in range(start, start + 4096)))

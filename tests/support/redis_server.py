@@ -47,11 +47,11 @@ def server_program() -> str:
     return str(found[0])
 
 
-def free_port() -> int:
+def free_port(first: int = 20_000, last: int = 32_000) -> int:
     """A port below those that the system gives to clients: one that connects again and again to the port of a server
     that is down would otherwise be given that port itself, and be connected to itself."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(first, last)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port

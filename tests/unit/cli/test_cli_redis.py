@@ -54,16 +54,20 @@ def test_stats_count_without_a_scan(here: Path) -> None:
 
 
 def test_doctor_rejects_a_server_that_evicts_and_says_which_promise_holds(here: Path) -> None:
-    server = RedisServer(options=("--appendonly", "yes", "--maxmemory-policy", "allkeys-lru", "--save", "")).start()
+    server = RedisServer(options=("--appendonly", "yes", "--save", "")).start()
     try:
         url = a_url(server)
         interlock("store", "init", "--store", url)
+        server.say("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 
+        refused = interlock("store", "init", "--store", url)
         found = interlock("doctor", "--store", url, "--json")
     finally:
         server.stop()
 
     failed = {each["subject"]: each for each in records(found.stdout) if each.get("health") == "fail"}
+    assert refused.exit_code == 2
+    assert "set it to noeviction" in refused.stderr
     assert found.exit_code == 1
     assert set(failed) == {"maxmemory-policy", "appendfsync", "promise 2: no decision is lost"}
     assert "noeviction" in failed["maxmemory-policy"]["remedy"]

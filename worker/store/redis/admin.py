@@ -12,7 +12,7 @@ from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.store.admin import Figure, Migration, StoreFinding
 from worker.store.redis.connections import Servers, ask, ask_or_error
-from worker.store.redis.durability import Durability, Replica, durability_findings
+from worker.store.redis.durability import Durability, Replica, durability_findings, require_no_eviction
 from worker.store.redis.errors import CONNECTION_ERRORS, StoreGone, answered, lost
 from worker.store.redis.keys import SLICES, feed_of
 from worker.store.redis.plan import VERSION
@@ -21,7 +21,6 @@ from worker.store.table import TableName
 
 SERVER_MIN: Final = (6, 2)
 SETTINGS: Final = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "save")
-COMMANDS: Final = "evalsha script get mget hget hset hincrby zadd xadd publish subscribe time"
 
 
 class RedisAdmin:
@@ -46,6 +45,7 @@ class RedisAdmin:
         """Create the store. Raises `ConfigError` for a server that is too old or deletes rows when it is full."""
         async with self._opened() as connection:
             require_version(await _info(connection, "server"), self._servers.where)
+            require_no_eviction(await self._durability(connection), self._servers.where)
             meta = self._servers.keys.meta
             slices = await ask(connection, "HSETNX", meta, "slices", SLICES)
             made = await ask(connection, "HSETNX", meta, "version", VERSION)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from worker.core.errors import ConfigError
 from worker.store.admin import StoreFinding
 
 NOEVICTION: Final = "noeviction"
@@ -34,6 +35,16 @@ class Durability:
         if self.settings is None:
             return None if self.is_appending else False
         return self.is_appending and self.settings.get("appendfsync") == "always"
+
+
+def require_no_eviction(found: Durability, where: str) -> None:
+    """Raise `ConfigError` if the server is known to delete rows when it is full."""
+    policy = (found.settings or {}).get("maxmemory-policy", NOEVICTION)
+    if policy != NOEVICTION:
+        raise ConfigError(
+            f"{where} has maxmemory-policy {policy}: a full server would delete rows, also locks, without notice; "
+            f"set it to noeviction, {SET_BY}"
+        )
 
 
 def durability_findings(found: Durability) -> list[StoreFinding]:

@@ -61,7 +61,7 @@ def answered(error: ResponseError, where: str) -> WorkerError:
     """Return the error that states what the caller of a refused request must do."""
     said = _said(error)
     if _is_refusal_of_user(said):
-        return ConfigError(f"{where} refuses this user a command: {said}; grant it (`interlock store check` lists all)")
+        return ConfigError(f"{where} refuses this user a command: {said}; grant it, as the how-to page on Redis shows")
     for code, remedy in REFUSED_NOW.items():
         if code in said:
             return NotTaken(f"{where}: {said}; {remedy}")

@@ -11,14 +11,12 @@
 The hash tag keeps all keys in one slot of a cluster, because a script, and with it a commit, may use one slot only.
 """
 
-import re
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Final
 
 from worker.store.table import Index, Key, TableName
 
-PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 SLICES: Final = 8  # of each table: so many workers at most share the changes of one table
 
 

@@ -52,7 +52,7 @@ class ChangeNotices:
 
 
 def _slices(message: Any) -> list[tuple[TableName, int]]:  # noqa: ANN401 - as the library has it
-    """Return the slices that a message names, such as `control.3 events.0`; others write to the channel too."""
+    """Return the slices that a message names, such as `control.3 events.0`; what is no slice is left out."""
     text = message[2].decode(errors="replace") if len(message) == 3 and isinstance(message[2], bytes) else ""
     known = {table.value: table for table in TableName}
     named = {each.partition(".")[::2] for each in text.split()}
