@@ -1,13 +1,17 @@
-"""Finds dead letters, and releases the key that one parked."""
+"""Finds dead letters, releases the key that one parked, and records who replays or drops one."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
+from worker.operations.operator_actions import OperatorAction, Requester, action_event
+from worker.runtime.ids import random_id
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.events import event_write
 from worker.store.rows import instant_text
 from worker.store.table import Tables
 
@@ -49,6 +53,15 @@ async def release_key(tables: Tables, letter: DeadLetter) -> bool:
         return False
     await keys.release(letter.source, parked.key_hash)
     return True
+
+
+async def record_letter_action(tables: Tables, by: Requester, action: OperatorAction, now: datetime) -> None:
+    """Record who replays or drops dead letters, and why.
+
+    Call it before the action: if the process dies in between, the event names a request that was not served, but
+    no dead letter goes without a name.
+    """
+    await tables.commit(event_write(action_event(by, action, event_id=random_id(), at=now)))
 
 
 def letter_record(letter: DeadLetter) -> Mapping[str, Json]:

@@ -236,3 +236,28 @@ def test_however_many_letters_there_are_each_can_be_found_and_all_are_replayed()
     assert "1,000 dead letters" in interlock("dlq", "list").stdout.splitlines()[-1]
     interlock("dlq", "replay", "queue.alerts")
     assert len(in_store(replays_asked_for)) == 1_000
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["replay", SOURCE, ID], f"kim requested replay dead letter of {SOURCE} {ID}: fixed"),
+        (["replay", SOURCE], f"kim requested replay dead letters of {SOURCE}: fixed"),
+        (["replay", "--all"], "kim requested replay dead letters of all sources: fixed"),
+        (["drop", SOURCE, ID, "--yes"], f"kim requested drop dead letter of {SOURCE} {ID}: fixed"),
+    ],
+)
+def test_who_replays_or_drops_a_dead_letter_is_recorded_with_the_reason(words: list[str], said: str) -> None:
+    interlock("dlq", *words, "--reason", "fixed", "--as", "kim")
+
+    recorded = records(interlock("events", "--type", "OPERATOR_ACTION", "--json").stdout)
+
+    assert [event["message"] for event in recorded] == [said]
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_drop_without_consent_records_nothing() -> None:
+    interlock("dlq", "drop", SOURCE, ID)
+
+    assert not records(interlock("events", "--type", "OPERATOR_ACTION", "--json").stdout)

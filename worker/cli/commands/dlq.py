@@ -1,10 +1,13 @@
 """`interlock dlq`: list, show, replay and drop dead letters."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from worker.cli.terminal.arguments import read_reason
+from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
@@ -14,9 +17,11 @@ from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.exact_json import read_json
 from worker.core.model.values import Json
-from worker.operations.dead_letters import DeadLetterSelector, letter_record, release_key
+from worker.operations.dead_letters import DeadLetterSelector, letter_record, record_letter_action, release_key
+from worker.operations.operator_actions import OperatorAction, Requester
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.requests import DEFAULT_REASON
 from worker.store.row_codec import decode_row
 from worker.store.rows import to_json_map
 from worker.store.table import Tables
@@ -80,11 +85,27 @@ def _unfolded(value: Json) -> Json:
     return read
 
 
-async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelector) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterActionSpec:
+    """LetterActionSpec says which dead letters a person acts on, why, and who."""
+
+    which: DeadLetterSelector
+    reason: str
+    by: Requester
+
+    def action(self, name: str) -> OperatorAction:
+        return OperatorAction(name=name, subject=str(self.which) or "all sources", reason=self.reason)
+
+
+async def run_replay(screen: Screen, access: StoreAccess, spec: LetterActionSpec) -> int:
     """Request that workers replay dead letters in order; this command processes nothing itself."""
+    which = spec.which
     async with access.tables() as tables:
         requests, count = Replays(tables, GROUP), 0
         async for letter in which.find(tables):
+            if not count:
+                action = spec.action("replay dead letters" if which.id is None else "replay dead letter")
+                await record_letter_action(tables, spec.by, action, access.clock.now())
             await requests.ask(letter, access.clock.now())
             count += 1
         if not count and which.id is not None:
@@ -96,14 +117,16 @@ async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelec
     return Exit.DONE
 
 
-async def run_drop(screen: Screen, access: StoreAccess, which: DeadLetterSelector, consent: Consent) -> int:
+async def run_drop(screen: Screen, access: StoreAccess, spec: LetterActionSpec, consent: Consent) -> int:
     """Drop a dead letter and release the key that it parked, so that its next record is processed."""
+    which = spec.which
     async with access.tables() as tables:
         letter = await _first(which, tables)
         if letter is None:
             return _say_gone(screen, which)
         if not consent.obtain(screen, f"Drop {which}?"):
             return Exit.DONE
+        await record_letter_action(tables, spec.by, spec.action("drop dead letter"), access.clock.now())
         released = await release_key(tables, letter)
         await DeadLetters(tables).drop(letter)
     screen.line("dropped" + ("; its row is processed again from its next change" * released))
@@ -159,7 +182,7 @@ queue, an event to its route.
 \b
 Examples:
   interlock dlq replay feed.control 00000000000000000042@1772539200000
-  interlock dlq replay queue.alerts
+  interlock dlq replay queue.alerts --reason "the queue's policy is fixed"
   interlock dlq replay --all
 
 {EXIT_CODES}"""
@@ -176,6 +199,7 @@ Examples:
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Where it came from, as `list` says.")]
 AnySource = Annotated[str | None, typer.Argument(metavar="SOURCE", help="Only those of one source.")]
+Why = Annotated[str, typer.Option("--reason", help="Why; recorded.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, as `list` says.")]
 AnyId = Annotated[str | None, typer.Argument(metavar="ID", help="One dead letter, by its id; else all of the source.")]
 
@@ -203,12 +227,14 @@ def replay(
     letter: AnyId = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter of every source.")] = False,
+    reason: Why = DEFAULT_REASON,
+    as_who: AsWho = None,
     store: StoreUrl = None,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
         if everything == (source is not None):
             raise ConfigError("no dead letters were selected; name a SOURCE, or add --all")
-        return await run_replay(screen, at, DeadLetterSelector(source, letter))
+        return await run_replay(screen, at, _spec(DeadLetterSelector(source, letter), reason, as_who))
 
     on_store(context, store, work)
 
@@ -220,9 +246,16 @@ def drop(
     letter: Id,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")] = False,
+    reason: Why = DEFAULT_REASON,
+    as_who: AsWho = None,
     store: StoreUrl = None,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        return await run_drop(screen, at, DeadLetterSelector(source, letter), Consent.by_option(yes))
+        spec = _spec(DeadLetterSelector(source, letter), reason, as_who)
+        return await run_drop(screen, at, spec, Consent.by_option(yes))
 
     on_store(context, store, work)
+
+
+def _spec(which: DeadLetterSelector, reason: str, who: str | None) -> LetterActionSpec:
+    return LetterActionSpec(which=which, reason=read_reason(reason), by=author_of(who))

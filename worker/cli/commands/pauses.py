@@ -1,7 +1,6 @@
 """`interlock pause` and `resume`: stop new runs and attempts of a pipeline, and allow them again."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
@@ -11,12 +10,9 @@ from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.operator_actions import OperatorAction, Requester, action_event
-from worker.runtime.ids import random_id
-from worker.store.repos.events import event_write
-from worker.store.repos.pauses import Pauses
+from worker.operations.operator_actions import Requester
+from worker.operations.pipelines.pausing import pause_pipeline, resume_pipeline
 from worker.store.repos.pipelines import Pipelines
-from worker.store.table import Put
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +41,7 @@ async def run_pause(
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)
-        before = await Pauses(tables).load(pipeline)
-        await Pauses(tables).put(pipeline, pause, recorded("pause", pipeline, wish.reason, wish.by, now))
+        before = await pause_pipeline(tables, pipeline, pause, wish.by, now)
     if as_json:
         screen.record(record_of("pause", pipeline, pause))
         return Exit.DONE
@@ -64,9 +59,7 @@ async def run_resume(
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)
-        before = await Pauses(tables).load(pipeline)
-        if before is not None:
-            await Pauses(tables).remove(pipeline, recorded("resume", pipeline, wish.reason, wish.by, now))
+        before = await resume_pipeline(tables, pipeline, wish.reason, wish.by, now)
     was_paused = before is not None and not before.is_over(now)
     if as_json:
         screen.record({**record_of("resume", pipeline, before), "wasPaused": was_paused})
@@ -77,12 +70,6 @@ async def run_resume(
     else:
         screen.line(f"{pipeline} is not paused, so nothing changed")
     return Exit.DONE
-
-
-def recorded(action: str, pipeline: PipelineId, reason: str, by: Requester, now: datetime) -> Put:
-    """Return the write of the action's event, for the commit of the action."""
-    done = OperatorAction(name=action, subject=pipeline, reason=reason, pipeline=pipeline)
-    return event_write(action_event(by, done, event_id=random_id(), at=now))
 
 
 def record_of(kind: str, pipeline: PipelineId, pause: Pause | None) -> dict[str, Json]:

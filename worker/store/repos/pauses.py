@@ -6,7 +6,7 @@ from worker.core.model import keys
 from worker.core.model.ids import PipelineId
 from worker.core.run.state import Pause
 from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_none
-from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, Write, any_of
+from worker.store.table import Absent, Check, Delete, Exists, Key, Less, Put, Row, TableName, Tables, Write, any_of
 
 UNTIL_MILLIS = "untilMillis"  # a number, so that a commit's condition can compare it
 
@@ -49,4 +49,5 @@ class Pauses:
         await self._tables.commit(Put(TableName.CONTROL, without_none(row)), *along)
 
     async def remove(self, pipeline: PipelineId, *along: Write) -> None:
-        await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline)), *along)
+        """End a pause, with the writes in `along`. Raises `StaleWrite` if there is none any more."""
+        await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline), Exists()), *along)

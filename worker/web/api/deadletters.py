@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query, Request, Response
 
 from worker.config.store_setting import GROUP
 from worker.core.model.values import Json
-from worker.operations.dead_letters import letter_record, release_key
+from worker.operations.dead_letters import letter_record, record_letter_action, release_key
 from worker.operations.operator_actions import OperatorAction
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.row_codec import decode_row
 from worker.store.rows import instant_text, to_json_map
-from worker.web.api.audit import record_action
-from worker.web.api.context import ApiContext, Author, Context
+from worker.web.api.audit import requester_of
+from worker.web.api.context import ApiContext, Author, Context, RequestAuthor
 from worker.web.api.parameters import LetterName, Paging, SourceName
 from worker.web.api.responses import listing, page, record
 from worker.web.api.schemas import (
@@ -94,9 +94,9 @@ async def replay_source(context: Context, author: Author, source: SourceName, bo
     letters = await DeadLetters(context.tables).list(source, REPLAYED_MAX)
     if not letters:
         raise WebProblem(ProblemType.NOTHING_TO_DO, f"{source} has no dead letter")
+    await _record(context, author, OperatorAction(name="replay dead letters", subject=source, reason=body.reason))
     for letter in letters:
         await Replays(context.tables, GROUP).ask(letter, context.clock.now())
-    await record_action(context, author, _action("replay dead letters", source, body.reason))
     return _answer("deadletterReplay", source, None, len(letters))
 
 
@@ -111,8 +111,10 @@ async def replay_letter(
 ) -> Response:
     """Request that a worker processes a dead letter again; those of the same row replay in order."""
     found = await _find(context, source, letter)
+    await _record(
+        context, author, OperatorAction(name="replay dead letter", subject=f"{source} {letter}", reason=body.reason)
+    )
     await Replays(context.tables, GROUP).ask(found, context.clock.now())
-    await record_action(context, author, _action("replay dead letter", f"{source} {letter}", body.reason))
     return _answer("deadletterReplay", source, letter, 1)
 
 
@@ -127,15 +129,16 @@ async def drop_letter(
 ) -> Response:
     """Drop a dead letter; its row is processed again from its next change."""
     found = await _find(context, source, letter)
-    # First, because the dead letter is gone afterwards, and nothing else would say who dropped it.
-    await record_action(context, author, _action("drop dead letter", f"{source} {letter}", body.reason))
+    await _record(
+        context, author, OperatorAction(name="drop dead letter", subject=f"{source} {letter}", reason=body.reason)
+    )
     await release_key(context.tables, found)
     await DeadLetters(context.tables).drop(found)
     return _answer("deadletterDrop", source, letter, 1)
 
 
-def _action(name: str, subject: str, reason: str) -> OperatorAction:
-    return OperatorAction(name=name, subject=subject, reason=reason)
+async def _record(context: ApiContext, author: RequestAuthor, action: OperatorAction) -> None:
+    await record_letter_action(context.tables, requester_of(author), action, context.clock.now())
 
 
 def _answer(kind: str, source: str, letter: str | None, count: int) -> Response:

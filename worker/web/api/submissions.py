@@ -12,12 +12,11 @@ from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.run.state import Pause
-from worker.operations.operator_actions import OperatorAction
+from worker.operations.pipelines import pausing
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.runtime.ids import random_id
-from worker.store.repos.pauses import Pauses
 from worker.store.table import StaleWrite
-from worker.web.api.audit import record_action, requester_of
+from worker.web.api.audit import requester_of
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.api.parameters import require_pipeline, require_version
 from worker.web.problems import ProblemType, WebProblem
@@ -65,23 +64,19 @@ async def pause_pipeline(
     """Pause a pipeline; return the pause, and whether it was paused before. Raises `WebProblem`."""
     pause = Pause(reason, pause_end(context, until))
     await require_pipeline(context, pipeline)
-    name, pauses = PipelineId(pipeline), Pauses(context.tables)
-    before = await pauses.load(name)
-    await pauses.put(name, pause)
-    await record_action(context, author, _on_pipeline("pause", pipeline, reason))
-    return pause, before is not None and not before.is_over(context.clock.now())
+    now = context.clock.now()
+    before = await pausing.pause_pipeline(context.tables, PipelineId(pipeline), pause, requester_of(author), now)
+    return pause, before is not None and not before.is_over(now)
 
 
 async def resume_pipeline(context: ApiContext, author: RequestAuthor, pipeline: str, reason: str) -> tuple[Pause, bool]:
     """End a pause; return it, and whether it was still in force. Raises `WebProblem` without one."""
     await require_pipeline(context, pipeline)
-    name, pauses = PipelineId(pipeline), Pauses(context.tables)
-    before = await pauses.load(name)
+    now = context.clock.now()
+    before = await pausing.resume_pipeline(context.tables, PipelineId(pipeline), reason, requester_of(author), now)
     if before is None:
         raise WebProblem(ProblemType.NOTHING_TO_DO, f"{pipeline} is not paused")
-    await pauses.remove(name)
-    await record_action(context, author, _on_pipeline("resume", pipeline, reason))
-    return before, not before.is_over(context.clock.now())
+    return before, not before.is_over(now)
 
 
 def pause_end(context: ApiContext, until: str | None) -> datetime | None:
@@ -123,7 +118,3 @@ def schedule_named(version: Version, name: str | None) -> Schedule:
         kind = ProblemType.INVALID if name is None else ProblemType.UNKNOWN_RUN
         raise WebProblem(kind, f"pipeline {version.pipeline.id} has {what}; it has {known}")
     return found
-
-
-def _on_pipeline(name: str, pipeline: str, reason: str) -> OperatorAction:
-    return OperatorAction(name=name, subject=pipeline, reason=reason, pipeline=pipeline)
