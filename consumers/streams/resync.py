@@ -55,8 +55,18 @@ def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
 class Resync:
     """Catches up on lost records of our own tables."""
 
-    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: RetryPolicy, clock: Clock) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        resync: ResyncPipeline,
+        tries: RetryPolicy,
+        clock: Clock,
+        *,
+        first: ResyncPipeline | None = None,
+    ) -> None:
+        """Create it. `first` resyncs a pipeline at the first start, instead of `resync`."""
         self._tables, self._resync, self._tries, self._clock = tables, resync, tries, clock
+        self._first = first or resync
 
     async def catch_up(self, gap: Gap | None) -> None:
         """Report a loss, if there was one, then resync every pipeline. Repeatable. Raises `RetryLater`.
@@ -65,17 +75,17 @@ class Resync:
         """
         if gap is not None:
             await tell_loss(self._tables, gap)
-        origin = Origin.SENSOR if gap is None else Origin.RECONCILIATION
+        resync, origin = (self._first, Origin.SENSOR) if gap is None else (self._resync, Origin.RECONCILIATION)
         count = 0
         async for stored in Pipelines(self._tables).list():
-            await self._look_at(stored.pipeline, origin)
+            await self._look_at(stored.pipeline, lambda name: resync(name, origin))
             count += 1
         _log.info("pipelines.resynced", count=count)
         if gap is not None:
             await tell_resync(self._tables, gap, count, self._clock.now())
 
-    async def _look_at(self, pipeline: PipelineId, origin: Origin) -> None:
-        given_up = await self._tries.limited(lambda: self._resync(pipeline, origin))
+    async def _look_at(self, pipeline: PipelineId, resync: Callable[[PipelineId], Awaitable[None]]) -> None:
+        given_up = await self._tries.limited(lambda: resync(pipeline))
         if given_up is not None:
             # One damaged row must not block every other pipeline.
             _log.error("pipeline.left_behind", pipeline=pipeline, reason=given_up.reason)

@@ -35,7 +35,7 @@ job:
 """
 # Appends a line, so that a job that ran twice shows.
 JOB = "sleep SECONDS; echo $INTERLOCK_PERIOD $INTERLOCK_ATTEMPT >> ran"
-DAY = datetime.now(UTC).date().isoformat()  # a first start looks back three days
+DAY = (datetime.now(UTC) - timedelta(days=40)).date().isoformat()  # older than any other resync looks back
 
 
 def pipelines(at: Path, seconds: float = 0) -> str:

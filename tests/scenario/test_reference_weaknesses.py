@@ -11,6 +11,7 @@ from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
+from worker.core.run.facts import Origin
 from worker.core.run.state import Outcome, Pause, Run, State
 from worker.core.sla.state import Verdict
 from worker.store.repos.pauses import Pauses
@@ -183,6 +184,20 @@ async def test_looking_again_finds_what_was_missed_lately_and_nothing_older() ->
         await world.settle()
 
     assert await runs_of(world) == ["2026-03-01"]
+
+
+@on_virtual_time
+async def test_a_first_start_on_a_store_of_its_own_finds_sensors_of_any_period() -> None:
+    world = await a_world()
+    for period in ("2026-03-01", "2026-01-30", "2025-03-01", "2024-12-31"):
+        await Sensors(world.tables).put(ORDERS, f"ready#{period}", {"status": "done"})
+    world.read_to[TableName.CONTROL] = await world.tables.last_position()
+    async with world.worker() as worker:
+        await world.deploy(AT_ONCE)
+        await worker.parts.resync.run_first(ORDERS, Origin.SENSOR)
+        await world.settle()
+
+    assert await runs_of(world) == ["2025-03-01", "2026-01-30", "2026-03-01"]
 
 
 @on_virtual_time

@@ -153,7 +153,7 @@ class AwsPlatform:
             background_tasks.update(alerting.background_tasks)
         streams, queues = await self._streams(stack), await self._open_queues(stack)
         deps = WorkerDeps(
-            store=StoreDeps(group=GROUP, tables=tables, clock=clock),
+            store=StoreDeps(group=GROUP, tables=tables, clock=clock, is_shared=True),
             sources=SourceDeps(
                 source_of=streams.__getitem__,
                 wake_readers=_wake_nobody,

@@ -55,6 +55,7 @@ class StoreDeps:
     tables: Tables
     clock: Clock
     new_id: NewId = random_id
+    is_shared: bool = False  # another system may have used the tables before the first start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

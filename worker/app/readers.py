@@ -135,7 +135,8 @@ class ReaderFactory:
                 relay = self._relay()
                 return replace(relay.subscription(), handle=self._boundary.around(relay.handle))
             case TableName.CONTROL:
-                resync_all = Resync(self._tables, self._boundary.around(resync.run), self._tries, self._clock)
+                around, first = self._boundary.around, resync.run if self._deps.store.is_shared else resync.run_first
+                resync_all = Resync(self._tables, around(resync.run), self._tries, self._clock, first=around(first))
                 return self._facts(handle, resync_all.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)

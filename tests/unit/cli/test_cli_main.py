@@ -174,6 +174,7 @@ def test_the_exit_codes_are_documented_in_one_place() -> None:
     ("line", "what", "remedy"),
     [
         ("statsu", "no such command 'statsu'", "did you mean 'status'?"),
+        ("push", "no such command 'push'", "did you mean `interlock pipelines push`?"),
         ("store init --jsn", "no such option: --jsn", "did you mean --json?"),
         ("sensor put", "missing argument 'PIPELINE'", "see `interlock sensor put --help`"),
         ("plan . --from soon", "invalid value for --from: 'soon' is not a date", "write YYYY-MM-DD"),

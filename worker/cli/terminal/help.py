@@ -58,8 +58,15 @@ class LazyGroup(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(self, ctx: Private, args: list[str]) -> tuple[str | None, Private, list[str]]:
+        if args and args[0] not in self.page.entries and (meant := self._subcommands(args[0])):
+            ctx.fail(f"no such command {args[0]!r}; did you mean {' or '.join(meant)}?")
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else load_command(self.page.entries[name], ctx), rest
+
+    def _subcommands(self, word: str) -> list[str]:
+        """Return the commands of groups that have this name, such as `interlock pipelines push`."""
+        groups = ((entry, get_group(entry.load())) for entry in self.page.entries.values())
+        return [f"`{PROGRAM} {entry.name} {word}`" for entry, group in groups if group.name and word in group.commands]
 
     def format_help(self, ctx: Private, formatter: Private) -> None:  # noqa: ARG002  Typer's signature
         echo(self.page.text(), nl=False)  # as Typer does, which leaves the formatter empty

@@ -1,12 +1,12 @@
 """Resync: handles a pipeline's rows as if just written, because records were lost or held back."""
 
-from datetime import datetime
+from datetime import timedelta
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model import keys
 from worker.core.model.keys import RowKind
-from worker.core.model.pipeline import Match, PipelineId, Schedule, Trigger
+from worker.core.model.pipeline import Match, PipelineId, Schedule
 from worker.core.run.facts import Origin
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.time.local_time import wall_at
@@ -15,6 +15,7 @@ from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.sensors import MayBegin, ObservedSensor, SensorIntake
 from worker.runtime.clock import Clock
+from worker.store import retention
 from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal, deferred_signal_of
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Prefix, Row, TableName, Tables, query_all
@@ -39,8 +40,21 @@ class PipelineResync:
         self._sensors, self._cascades, self._requests = sensors, cascades, requests
         self._sensor_rows = Sensors(tables)
 
+    async def run_first(self, pipeline: PipelineId, origin: Origin) -> None:
+        """Resync at the first start on a store that only Interlock uses.
+
+        Nobody else can have processed its sensors, so each counts, however old its period is. In tables that
+        another system used before, an old sensor has had its run, whose row is gone.
+        """
+        await self.run(pipeline, origin, look_back=retention.RUNS_BEGIN)
+
     async def run(
-        self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin | None = None
+        self,
+        pipeline: PipelineId,
+        origin: Origin = Origin.RECONCILIATION,
+        *,
+        may_begin: MayBegin | None = None,
+        look_back: timedelta = LOOK_BACK,
     ) -> None:
         """Handle a pipeline's trigger sensors, requests and waiting runs as if they had just been written.
 
@@ -55,7 +69,16 @@ class PipelineResync:
         for row in rows:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
-            await self._handle_signals(version, schedule, origin, may_begin)
+            for sensor in await self._signals_within(version.pipeline.id, schedule, look_back):
+                seen = ObservedSensor(
+                    sensor=sensor,
+                    at=self._clock.now(),
+                    written_at=None,
+                    is_look=True,
+                    origin=origin,
+                    may_begin=may_begin,
+                )
+                await self._sensors.handle(version, seen)
         await self._dependents.resync(version, may_begin=may_begin)
         for row in rows:
             match keys.run_row_of(str(row["PK"]), str(row["SK"])):
@@ -76,24 +99,13 @@ class PipelineResync:
             case None:
                 return
 
-    async def _handle_signals(
-        self, version: Version, schedule: Schedule, origin: Origin, may_begin: MayBegin | None
-    ) -> None:
-        if schedule.trigger is None or not schedule.starts_by_trigger:
-            return
-        now = self._clock.now()
-        for sensor in await self._signals_within(version.pipeline.id, schedule, schedule.trigger, now):
-            seen = ObservedSensor(
-                sensor=sensor, at=now, written_at=None, is_look=True, origin=origin, may_begin=may_begin
-            )
-            await self._sensors.handle(version, seen)
-
-    async def _signals_within(
-        self, pipeline: PipelineId, schedule: Schedule, trigger: Trigger, now: datetime
-    ) -> list[Sensor]:
+    async def _signals_within(self, pipeline: PipelineId, schedule: Schedule, look_back: timedelta) -> list[Sensor]:
         """Return the trigger's sensors inside the look-back, by the period in their key or else their data."""
+        trigger, now = schedule.trigger, self._clock.now()
+        if trigger is None or not schedule.starts_by_trigger:
+            return []
         name = trigger.rule.key
-        first, last = (wall_at(at, schedule.zone).date() for at in (now - LOOK_BACK, now + LOOK_BACK))
+        first, last = (wall_at(at, schedule.zone).date() for at in (now - look_back, now + LOOK_BACK))
         if trigger.match is Match.PREFIX:
             found: list[Sensor] = []
             async for sensor in self._sensor_rows.list(pipeline, name):
