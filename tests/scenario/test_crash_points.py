@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.clock.virtual_time import Host, run
+from tests.support.clock.virtual_time import Host, VirtualClock, run
 from tests.support.worlds.crash_points import (
     ORDERS_TO_TARGET,
     PERILS,
@@ -28,13 +28,15 @@ from tests.support.worlds.crash_points import (
     PlannedTarget,
     perils_of,
 )
-from tests.support.worlds.engine import CONFIG, ORDERS, Worker, World, a_world, run_key
+from tests.support.worlds.engine import CONFIG, ORDERS, TablesWithFeed, Worker, World, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.run.state import Outcome, Run, Spent, State
 from worker.core.sla.state import Verdict
 from worker.jobs.runner import Guarantee
+from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import Tables
 
 JUDGED_DEAD_AFTER_S: Final = 7.0
 TICK_S: Final = 0.5  # how soon a worker that lost its session notices, once it runs again
@@ -185,9 +187,15 @@ class Stage:
                 program.result()
 
 
-async def _live(life: Life, peril: Peril | None, at: int | None) -> Lived:
+async def live(
+    life: Life,
+    peril: Peril | None,
+    at: int | None,
+    make: Callable[[VirtualClock], TablesWithFeed] = SqliteTables.in_memory,
+    wrap: Callable[[Tables, Course], Tables] = PerilousTables,
+) -> Lived:
     course = Course(peril, at)
-    world = await a_world(lambda tables: PerilousTables(tables, course))
+    world = await a_world(lambda tables: wrap(tables, course), make=make)
     target = PlannedTarget(
         clock=world.clock,
         course=course,
@@ -295,7 +303,7 @@ async def _written_by_repeats(world: World, worker: Worker) -> int:
 
 @cache
 def undisturbed(name: str) -> Lived:
-    return run(_live(LIVES[name], None, None))
+    return run(live(LIVES[name], None, None))
 
 
 def points_of(name: str, peril: str) -> list[int]:
@@ -347,7 +355,7 @@ def test_an_undisturbed_life_has_everything_in_it_that_can_be_disturbed(name: st
 
 @pytest.mark.parametrize("name", LIVES)
 def test_a_life_comes_to_the_same_if_each_record_is_delivered_once(name: str) -> None:
-    once = run(_live(replace(LIVES[name], is_told_again=False), None, None))
+    once = run(live(replace(LIVES[name], is_told_again=False), None, None))
 
     assert once.story == undisturbed(name).story
 
@@ -369,12 +377,15 @@ def test_a_life_comes_to_the_same_at_whichever_point_it_is_struck(name: str, per
     calm, points = undisturbed(name), struck_points(name, peril)
     assert points
     for at in points:
-        lived = run(_live(LIVES[name], PERILS[peril], at))
-        where = f"point {at}, {calm.points[at]}"
+        assert_comes_to_the_same(run(live(LIVES[name], PERILS[peril], at)), calm, at)
 
-        assert lived.points[: at + 1] == calm.points[: at + 1], f"{where}: the life was another before it"
-        assert lived.story == calm.story, where
-        assert len({job.token for job in lived.jobs}) == len(lived.jobs), where
-        assert overlapping(lived.jobs) == [], where
-        assert lived.took <= calm.took + DELAY_MAX, where
-        assert lived.written_afterwards == 0, where
+
+def assert_comes_to_the_same(lived: Lived, calm: Lived, at: int) -> None:
+    where = f"point {at}, {calm.points[at]}"
+
+    assert lived.points[: at + 1] == calm.points[: at + 1], f"{where}: the life was another before it"
+    assert lived.story == calm.story, where
+    assert len({job.token for job in lived.jobs}) == len(lived.jobs), where
+    assert overlapping(lived.jobs) == [], where
+    assert lived.took <= calm.took + DELAY_MAX, where
+    assert lived.written_afterwards == 0, where

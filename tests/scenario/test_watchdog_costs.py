@@ -19,8 +19,7 @@ from worker.core.run.state import Run, State
 from worker.core.time.periods import Period
 from worker.store.repos.pipelines import StoredConfig
 from worker.store.repos.run_rows import run_to_row
-from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import LISTS, Put, TableName
+from worker.store.table import LISTS, Put, TableName, Tables
 
 ACTIVE = 100
 PASSES = 10
@@ -105,7 +104,7 @@ async def measure(count: int) -> Cost:
     """The cost of a pass with so many pipelines, of which a hundred are active, over ten quiet minutes."""
     counters: list[CountingTables] = []
 
-    def counting(tables: SqliteTables) -> CountingTables:
+    def counting(tables: Tables) -> CountingTables:
         counters.append(CountingTables(tables))
         return counters[0]
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 
 from tests.support.worlds.engine import World, a_world
 from worker.core.errors import RetryLater
-from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Write
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
 
 
 class CountingTables:
     """The store, with every request and every row read and written counted."""
 
-    def __init__(self, tables: SqliteTables) -> None:
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.rows: Counter[str] = Counter()
         self.requests = 0
@@ -67,7 +66,7 @@ class CountingTables:
 async def counted() -> tuple[World, CountingTables]:
     counters: list[CountingTables] = []
 
-    def count(tables: SqliteTables) -> CountingTables:
+    def count(tables: Tables) -> CountingTables:
         counters.append(CountingTables(tables))
         return counters[0]
 

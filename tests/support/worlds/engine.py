@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from math import inf
+from typing import Protocol
 
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import VirtualClock
@@ -39,7 +40,7 @@ from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import Change, TableName, Tables, Write
+from worker.store.table import Change, ChangeFeed, TableName, Tables, Write
 from worker.targets.calls import Limits
 
 ORDERS = PipelineId("orders")
@@ -61,12 +62,18 @@ job:
 """
 
 
-class ToldTables(SqliteTables):
-    """The store, telling whoever listens that something was committed."""
+class TablesWithFeed(Tables, ChangeFeed, Protocol):
+    """A store that keeps its own change feed."""
 
-    async def start(self) -> None:
-        await super().start()
-        self._listeners: list[asyncio.Event] = []
+
+class ToldTables:
+    """A store that tells its listeners of each commit."""
+
+    def __init__(self, tables: TablesWithFeed) -> None:
+        self._tables, self._listeners = tables, list[asyncio.Event]()
+        self.start, self.stop, self.ping = tables.start, tables.stop, tables.ping
+        self.get, self.get_many, self.query = tables.get, tables.get_many, tables.query
+        self.changes, self.last_position = tables.changes, tables.last_position
 
     def listen(self) -> asyncio.Event:
         """An event that the next commit sets."""
@@ -75,7 +82,7 @@ class ToldTables(SqliteTables):
         return heard
 
     async def commit(self, *writes: Write) -> None:
-        await super().commit(*writes)
+        await self._tables.commit(*writes)
         heard, self._listeners = self._listeners, []
         for each in heard:
             each.set()
@@ -363,12 +370,16 @@ def run_key(day: str = DAY) -> RunKey:
     return RunKey(ORDERS, ScheduleId("stream"), period)
 
 
-async def a_world(wrap: Callable[[SqliteTables], Tables] = lambda tables: tables, *, start: datetime = NOON) -> World:
+async def a_world(
+    wrap: Callable[[ToldTables], Tables] = lambda tables: tables,
+    *,
+    start: datetime = NOON,
+    make: Callable[[VirtualClock], TablesWithFeed] = SqliteTables.in_memory,
+) -> World:
     """A world without a worker. `wrap` puts something between the workers and their store."""
     clock = VirtualClock(start)
-    tables = ToldTables.in_memory(clock)
+    tables = ToldTables(make(clock))
     await tables.start()
-    assert isinstance(tables, ToldTables)
     return World(clock, tables, FakeRunner(), wrap(tables))
 
 
