@@ -1,6 +1,6 @@
-"""Real workers on a real server, which are killed without a word: nothing acknowledged is lost, each job runs once.
+"""Real workers and a real server end by SIGKILL: nothing acknowledged is lost, and each job runs once.
 
-CHAOS_ROUNDS asks for more kills than the few below.
+CHAOS_ROUNDS sets the number of kills of workers, of writers and of the server; the default is a few of each.
 """
 
 import asyncio
@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +22,10 @@ import pytest
 from tests.scenario.test_worker_processes import CONFIG, assert_each_ran_once, owner_of_some_run
 from tests.support.redis_server import RedisServer, made
 from tests.support.worlds.live_worker import LiveWorker, live_worker
-from tests.support.worlds.observer import Onlooker, last_days, session_of, wait_until
+from tests.support.worlds.observer import Onlooker, last_days, last_hours, session_of, wait_until
 from worker.runtime.clock import SystemClock
 from worker.store.redis.connections import Servers
+from worker.store.redis.keys import slice_of
 from worker.store.redis.tables import RedisTables
 from worker.store.table import Key, TableName
 
@@ -30,6 +33,8 @@ CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
 WORKER_ROUNDS: Final = max(1, CHAOS_ROUNDS // 10) if CHAOS_ROUNDS else 1
 SERVER_ROUNDS: Final = CHAOS_ROUNDS or 3
 WRITERS_KILLED: Final = CHAOS_ROUNDS or 3
+WORKERS_KILLED: Final = CHAOS_ROUNDS or 4
+KILLS_IN_A_ROW: Final = 25  # then the result is checked, and the next kills follow
 TIMING: Final = "default" if CHAOS_ROUNDS else "fast"
 RUNS: Final = 6
 TAKEN_OVER_WITHIN_S: Final = 10.0
@@ -60,7 +65,7 @@ async def opened(server: RedisServer) -> AsyncGenerator[RedisTables]:
 
 @asynccontextmanager
 async def workers_on_one_server(
-    at: Path, server: RedisServer, *names: str
+    at: Path, server: RedisServer, *names: str, timing: str = TIMING
 ) -> AsyncGenerator[tuple[Onlooker, list[LiveWorker]]]:
     pipelines = at / "pipelines"
     pipelines.mkdir()
@@ -68,7 +73,7 @@ async def workers_on_one_server(
     url = f"{server.url}?prefix={PREFIX}"
     with ExitStack() as stack:
         workers = [
-            stack.enter_context(live_worker(at, "--pipelines", "pipelines", "--store", url, name=name, timing=TIMING))
+            stack.enter_context(live_worker(at, "--pipelines", "pipelines", "--store", url, name=name, timing=timing))
             for name in names
         ]
         async with opened(server) as tables:
@@ -100,6 +105,30 @@ async def test_when_the_owner_of_runs_is_killed_the_other_completes_each_of_them
         assert waited.took_s < TAKEN_OVER_WITHIN_S + waited.late_s
 
 
+async def test_no_acknowledged_sensor_is_lost_although_workers_are_killed_one_after_another(
+    tmp_path: Path, server: RedisServer
+) -> None:
+    chance, keys = random.Random(3), last_hours(WORKERS_KILLED)
+    arguments = ("--pipelines", "pipelines", "--store", f"{server.url}?prefix={PREFIX}")
+    async with workers_on_one_server(tmp_path, server, "first", "second", timing="fast") as (outside, workers):
+        try:
+            for number, key in enumerate(keys):
+                await outside.say_ready([key])
+                await asyncio.sleep(chance.uniform(0, 0.3))  # so that kills meet starts, jobs and takeovers
+                workers.pop(chance.randrange(len(workers))).kill()
+                workers.append(LiveWorker(tmp_path, f"w{number}", *arguments))
+                if (number + 1) % KILLS_IN_A_ROW == 0 or key == keys[-1]:
+                    last = keys[max(0, number + 1 - KILLS_IN_A_ROW) : number + 1]
+                    await wait_until(
+                        lambda last=last: outside.are_completed(last), within_s=COMPLETED_WITHIN_S, workers=workers
+                    )
+            print(f"{len(keys)} kills of workers, {len(keys)} acknowledged sensors, none lost")
+            await assert_each_ran_once(tmp_path, outside, keys)
+        finally:
+            for worker in workers:
+                worker.kill()
+
+
 async def test_workers_complete_every_run_once_although_the_server_is_killed(
     tmp_path: Path, server: RedisServer
 ) -> None:
@@ -120,22 +149,49 @@ async def test_workers_complete_every_run_once_although_the_server_is_killed(
 # --- acknowledged commits ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class Writer:
-    """A process that commits rows as fast as it can, and says which commits were acknowledged."""
+    """A process that commits rows as fast as it can, and notes which commits were acknowledged."""
 
-    def __init__(self, server: RedisServer, name: str, acknowledged: Path) -> None:
-        self.name, self.acknowledged = name, acknowledged
-        arguments = [sys.executable, WRITER, f"{server.url}?prefix={PREFIX}", name, str(acknowledged)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        self.process = subprocess.Popen(arguments, env=environment)
+    name: str
+    acknowledged: Path
+    pid: int
 
     def numbers(self) -> list[int]:
         lines = self.acknowledged.read_text().splitlines() if self.acknowledged.exists() else []
         return [int(line) for line in lines if line.isdecimal()]
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        os.kill(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(self.pid, 0)
+                time.sleep(0.005)
+
+
+@contextmanager
+def writers_on(server: RedisServer, folder: Path) -> Generator[Callable[[str], Writer]]:
+    """Give a function that starts writers. At the end, all that still run are killed."""
+    folder.mkdir(exist_ok=True)
+    arguments = [sys.executable, WRITER, f"{server.url}?prefix={PREFIX}", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    parent = subprocess.Popen(
+        arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    stdin, stdout = parent.stdin, parent.stdout
+
+    def start(name: str) -> Writer:
+        stdin.write(f"{name}\n")
+        stdin.flush()
+        return Writer(name, folder / name, int(stdout.readline()))
+
+    with parent:
+        try:
+            yield start
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 async def assert_all_are_there(server: RedisServer, writers: Sequence[Writer]) -> int:
@@ -149,7 +205,18 @@ async def assert_all_are_there(server: RedisServer, writers: Sequence[Writer]) -
                 keys = [Key(f"WRITER#{writer.name}", f"{number:08}") for number in numbers]
                 found = await tables.get_many(table, keys)
                 assert set(found) == set(keys), f"{len(keys) - len(found)} acknowledged commits of {table} are lost"
+                told = await changes_of(tables, table, writer)
+                assert all(told[key] == 1 for key in keys), f"changes of {table} are lost, or told twice"
     return total
+
+
+async def changes_of(tables: RedisTables, table: TableName, writer: Writer) -> Counter[Key]:
+    """How often the change feed has each row of a writer."""
+    number, after, told = slice_of(f"WRITER#{writer.name}", tables.slices), 0, Counter[Key]()
+    while found := (await tables.changes(table, number, after))[0]:
+        told.update(change.key for change in found)
+        after = found[-1].position
+    return told
 
 
 async def until_busy(writers: Sequence[Writer], more: int) -> None:
@@ -160,22 +227,32 @@ async def until_busy(writers: Sequence[Writer], more: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_no_acknowledged_commit_is_lost_when_the_server_is_killed(tmp_path: Path, server: RedisServer) -> None:
-    await made(server.place(PREFIX), SystemClock())
-    chance = random.Random(1)
-    writers = [Writer(server, f"w{n}", tmp_path / f"w{n}") for n in range(2)]
-    try:
-        for _ in range(SERVER_ROUNDS):
-            await until_busy(writers, chance.randint(1, 30))
-            server.kill()
-            server.start()
-        await until_busy(writers, 1)
-    finally:
-        for writer in writers:
-            writer.kill()
+async def test_no_acknowledged_commit_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    chance, total, kills = random.Random(1), 0, 0
+    while kills < SERVER_ROUNDS:
+        # A new server now and then: one that restarts reads its whole file, which the writers make longer and longer.
+        count = min(KILLS_IN_A_ROW, SERVER_ROUNDS - kills)
+        total += await _acknowledged_by_a_server_that_is_killed(tmp_path / str(kills), count, chance)
+        kills += count
+        print(f"{kills} kills of the server, {total} acknowledged commits, none lost", flush=True)
 
-    total = await assert_all_are_there(server, writers)
-    print(f"{SERVER_ROUNDS} kills of the server, {total} acknowledged commits, none lost")
+
+async def _acknowledged_by_a_server_that_is_killed(folder: Path, kills: int, chance: random.Random) -> int:
+    server = RedisServer().start()
+    try:
+        await made(server.place(PREFIX), SystemClock())
+        with writers_on(server, folder) as start:
+            writers = [start(f"w{n}") for n in range(2)]
+            for _ in range(kills):
+                await until_busy(writers, chance.randint(1, 30))
+                server.kill()
+                server.start()
+            await until_busy(writers, 1)
+            for writer in writers:
+                writer.kill()
+        return await assert_all_are_there(server, writers)
+    finally:
+        server.stop()
 
 
 async def test_no_acknowledged_commit_is_lost_or_halved_when_writers_are_killed(
@@ -183,11 +260,11 @@ async def test_no_acknowledged_commit_is_lost_or_halved_when_writers_are_killed(
 ) -> None:
     await made(server.place(PREFIX), SystemClock())
     chance, writers = random.Random(2), list[Writer]()
-    for number in range(WRITERS_KILLED):
-        writer = Writer(server, f"k{number}", tmp_path / f"k{number}")
-        writers.append(writer)
-        await until_busy([writer], chance.randint(1, 20))
-        writer.kill()
+    with writers_on(server, tmp_path) as start:
+        for number in range(WRITERS_KILLED):
+            writers.append(writer := start(f"k{number}"))
+            await until_busy([writer], chance.randint(1, 20))
+            writer.kill()
 
     total = await assert_all_are_there(server, writers)
     print(f"{WRITERS_KILLED} kills of writers, {total} acknowledged commits, none lost")

@@ -1,10 +1,13 @@
-"""A process that commits rows to a Redis store as fast as it can: `redis_writer.py URL NAME FILE`.
+"""Processes that commit rows to a Redis store as fast as they can: `redis_writer.py URL FOLDER`.
 
-Each commit has a row in two tables. Its number goes to the file, and to the disk's cache, once it is acknowledged.
+It reads names from its input. For each it forks a writer, and prints its process id: to load the program takes longer
+than most writers run. Each commit has a row in two tables. Its number goes to the file FOLDER/NAME, and to the disk's
+cache, once it is acknowledged.
 """
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -41,5 +44,16 @@ async def write(url: str, name: str, acknowledged: Path) -> None:
             tasks.create_task(commit_for_ever())
 
 
+def main(url: str, folder: Path) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that a writer is gone as soon as it has ended
+    for line in sys.stdin:
+        name = line.strip()
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            asyncio.run(write(url, name, folder / name))
+        print(pid, flush=True)
+
+
 if __name__ == "__main__":
-    asyncio.run(write(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    main(sys.argv[1], Path(sys.argv[2]))

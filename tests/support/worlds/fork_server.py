@@ -26,12 +26,13 @@ from typing import IO, Any, Final, TypeAlias
 
 _ROOT: Final = Path(__file__).parents[3]
 _RECORDED: Final = _ROOT / "tests/recorded/sitecustomize.py"
-# What a worker loads as it starts, on SQLite or on AWS.
+# What a worker loads as it starts, on SQLite, on Redis or on AWS.
 _LOADED: Final = (
     "worker.cli.main",
     "worker.cli.run.command",
     "worker.app.build",
     "worker.app.embedded",
+    "worker.app.redis",
     "worker.store.dynamodb.tables",
 )
 _REQUEST_MAX: Final = 200_000  # bytes
