@@ -12,20 +12,25 @@ import pytest
 from consumers.outbox import relay
 from consumers.streams.low_water_mark import LowWaterMark
 from tests.simulation.violations import Invariant
+from worker.core.dependencies.gate import GateResult, ItemResult
+from worker.core.dependencies.graph import DependencyGraph
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
-from worker.core.model.pipeline import Job, Sla
+from worker.core.model.pipeline import Job, PipelineId, Sla
 from worker.core.run import polling
 from worker.core.run.context import Context, limits
 from worker.core.run.decision import Decision
 from worker.core.run.effects import JudgeDeadline, StartJob
 from worker.core.run.endings import after_failure, begin_stop
+from worker.core.run.facts import UpstreamEnded
 from worker.core.run.state import AfterStop, Run
 from worker.core.sla import watch as slawatch
 from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
+from worker.engine.intake.dependents import Dependents
+from worker.engine.upstreams import UpstreamReader
 from worker.membership import held_lease, lease_coordinator
 from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store.repos import run_rows
@@ -193,6 +198,64 @@ def look_at_no_inputs_of_a_success(patch: Patch) -> None:
     patch.setattr(Decisions, "_with_inputs", as_asked)
 
 
+# --- pipelines that run after others ----------------------------------------------------------------------------------
+
+
+def start_when_some_upstream_is_complete(patch: Patch) -> None:
+    """An early start: one complete item, or one complete hour of a day, is taken for all."""
+
+    def some_item(gate: GateResult) -> bool:
+        return any(item.is_passed for item in gate.items)
+
+    def some_run(item: ItemResult) -> bool:
+        return any(run.is_complete for run in item.runs)
+
+    patch.setattr(GateResult, "is_passed", property(some_item))
+    patch.setattr(ItemResult, "is_passed", property(some_run))
+
+
+def wake_one_downstream_only(patch: Patch) -> None:
+    """A lost wake-up: the end of a run is passed on to the first pipeline that runs after it."""
+    downstreams = DependencyGraph.downstreams
+
+    def first(self: DependencyGraph, pipeline: PipelineId) -> tuple[PipelineId, ...]:
+        return tuple(downstreams(self, pipeline))[:1]
+
+    patch.setattr(DependencyGraph, "downstreams", first)
+
+
+def rerun_for_each_upstream(patch: Patch) -> None:
+    """A double rerun: a run follows each upstream run that completes again, and does not wait for the others."""
+
+    async def at_rest(_: Anything, __: GateResult) -> None:
+        return None
+
+    def always(_: ItemResult) -> bool:
+        return True
+
+    patch.setattr(UpstreamReader, "_unsettled", at_rest)
+    patch.setattr(ItemResult, "is_at_rest", property(always))
+
+
+def forget_what_changed_while_the_job_ran(patch: Patch) -> None:
+    """A forgotten rerun: nobody compares a run with its upstreams when it ends."""
+
+    async def nothing(_: Anything, __: keys.RunKey) -> None:
+        return None
+
+    patch.setattr(Dependents, "_compare", nothing)
+
+
+def forget_reruns_above(patch: Patch) -> None:
+    """A forgotten rerun: a run that has ended is out of the upstreams' reach."""
+    ended = UpstreamReader.ended
+
+    async def unchanged(self: Anything, run: Run, *rest: Anything) -> UpstreamEnded:
+        return replace(await ended(self, run, *rest), upstreams=dict(run.started_after))
+
+    patch.setattr(UpstreamReader, "ended", unchanged)
+
+
 # Which invariants a bug violates; the first seed that shows it depends on what it takes.
 BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     drop_the_version_condition: frozenset({Invariant.VERSIONS_ONLY_RISE}),
@@ -208,4 +271,12 @@ BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     let_active_rows_expire: frozenset({Invariant.BOUNDED_LIFE}),
     adopt_by_one_index_read: frozenset({Invariant.BOUNDED_LIFE, Invariant.ONE_VERDICT}),
     look_at_no_inputs_of_a_success: frozenset({Invariant.INPUTS_STAY_OR_SOMEBODY_KNOWS}),
+}
+# The same for pipelines that run after others, which only some histories have.
+GRAPH_BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
+    start_when_some_upstream_is_complete: frozenset({Invariant.NO_EARLY_START}),
+    wake_one_downstream_only: frozenset({Invariant.NO_STALE_RESULT}),
+    rerun_for_each_upstream: frozenset({Invariant.ONE_RERUN}),
+    forget_what_changed_while_the_job_ran: frozenset({Invariant.NO_STALE_RESULT}),
+    forget_reruns_above: frozenset({Invariant.NO_STALE_RESULT}),
 }

@@ -56,6 +56,7 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {
     EventType.RELATIVE_SLA_BREACH: Verdict.BREACHED,
     EventType.SLA_WAIVED: Verdict.WAIVED,
 }
+_OUTSIDE_THE_BUDGETS: Final = frozenset({"replay", "upstream-replay"})
 _WARNINGS: Final = frozenset({EventType.SLA_WARNING, EventType.RELATIVE_SLA_WARNING})
 
 
@@ -66,7 +67,7 @@ class Decision:
     runs: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
     watches: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
     events: dict[RunKey, list[Event]] = field(default_factory=lambda: defaultdict[RunKey, list[Event]](list))
-    reruns: int = 0
+    reruns: list[str] = field(default_factory=list[str])  # why, for each that is recorded
 
     def told(self, key: RunKey) -> list[str]:
         return [event.type for event in self.events.get(key, ())]
@@ -112,8 +113,8 @@ class Inspector:
                 named = keys.run_row_of(write.key.pk, f"{keys.TRIGGER}{event.schedule}#{event.period}")
                 if named is not None:
                     decision.events[named[1]].append(event)
-            case Put(table=TableName.RERUN):
-                decision.reruns += 1
+            case Put(table=TableName.RERUN, row=row):
+                decision.reruns.append(str(row.get("reason")))
             case Delete(table=TableName.CONTROL, key=key) if key.sk == keys.PAUSE:
                 self.pauses.pop(key.pk, None)
             case Delete(table=TableName.CONTROL, key=key):
@@ -207,8 +208,9 @@ class Inspector:
         if before is not None:
             attempts = after.attempt - before.attempt
             charged = sum(after.spent.of(budget) - before.spent.of(budget) for budget in Budget)
+            free = sum(reason in _OUTSIDE_THE_BUDGETS for reason in decision.reruns)
             self.verdicts.require(
-                attempts in {0, 1} and charged == attempts == decision.reruns,
+                attempts in {0, 1} and charged + free == attempts == len(decision.reruns),
                 Invariant.BUDGETS_ARE_EXACT,
                 f"run {key}: {attempts} attempts began, {charged} were charged, {decision.reruns} recorded",
             )
@@ -386,7 +388,7 @@ class Inspector:
     @property
     def is_quiet(self) -> bool:
         """Nothing is left to do but to wait for deadlines that are hours away."""
-        is_any_active = any(not run.is_ended for run in self.runs.values())
+        is_any_active = any(not run.is_ended and not run.is_at_gate for run in self.runs.values())
         soon = self._now() + SOON
         return not is_any_active and all(watch.verdict or watch.breach_at > soon for watch in self.watches.values())
 

@@ -31,6 +31,7 @@ class Plan:
     pipelines: int = 5
     hours: int = 6
     workers: int = 3
+    downstreams: int = 0  # pipelines that run after others, besides `pipelines`
     beat: Beat = Beat.SLOW
     is_varied: bool = False  # its pace and its faults are drawn from the seed, too
     timing: Timing = field(default=SLOW_TIMING)
@@ -52,11 +53,17 @@ class Plan:
 
     def __str__(self) -> str:
         size = f"PIPELINES={self.pipelines} HOURS={self.hours} WORKERS={self.workers}"
-        return f"SEED={self.seed} {size} BEAT={self.beat}{' VARIED=yes' if self.is_varied else ''}"
+        below = f" DOWNSTREAMS={self.downstreams}" if self.downstreams else ""
+        return f"SEED={self.seed} {size}{below} BEAT={self.beat}{' VARIED=yes' if self.is_varied else ''}"
 
 
 def small(seed: int) -> Plan:
     return Plan(seed=seed, workers=3 if seed % 4 == 0 else 2)
+
+
+def small_graph(seed: int) -> Plan:
+    """A small one whose pipelines run after each other."""
+    return Plan(seed=seed, pipelines=2, hours=6, workers=2, downstreams=3)
 
 
 def full(seed: int, *, pipelines: int, hours: int, workers: int = 3) -> Plan:
@@ -83,9 +90,27 @@ _JOBS: Final[dict[JobType, dict[str, Json]]] = {
 }
 
 
+def draw_kind(random: Random) -> JobType:
+    return random.choices(list(_JOBS), weights=[3, 6, 2])[0]
+
+
+def draw_job(kind: JobType, random: Random) -> dict[str, Json]:
+    """A job that takes no more than hours, and is tried some times."""
+    return {
+        "type": kind.value,
+        "config": _JOBS[kind],
+        "maxRetries": random.randint(0, 2),
+        "maxCodeRetries": random.randint(0, 1),
+        "maxManualReruns": 2,
+        "jobPollWindowSeconds": 1500,
+        "pollIntervalSeconds": random.choice([120, 240]),
+        "runTimeoutSeconds": random.choice([3600, 7200]),
+    }
+
+
 def draw_pipeline(number: int, random: Random) -> Pipeline:
     """An hourly pipeline that starts when `ready` says so and waits for `count`."""
-    kind = random.choices(list(_JOBS), weights=[3, 6, 2])[0]
+    kind = draw_kind(random)
     text: dict[str, Json] = {
         "pipeline": {"id": f"p{number:02d}"},
         "schedule": {
@@ -93,16 +118,7 @@ def draw_pipeline(number: int, random: Random) -> Pipeline:
             "evaluation": {"window": "30m", "interval": "5m", "reopen": random.random() < 0.5},
         },
         "validation": {"rules": [{"key": "count", "check": "gte", "field": "rows", "value": 100}]},
-        "job": {
-            "type": kind.value,
-            "config": _JOBS[kind],
-            "maxRetries": random.randint(0, 2),
-            "maxCodeRetries": random.randint(0, 1),
-            "maxManualReruns": 2,
-            "jobPollWindowSeconds": 1500,
-            "pollIntervalSeconds": random.choice([120, 240]),
-            "runTimeoutSeconds": random.choice([3600, 7200]),
-        },
+        "job": draw_job(kind, random),
     }
     if kind is JobType.LAMBDA and number % 2:
         job = text["job"]

@@ -23,6 +23,8 @@ SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 1))
 SUITE_REAL_EVERY: Final = 67
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
+SUITE_GRAPH_EVERY: Final = 6  # has pipelines that run after others
+CAMPAIGN_GRAPHS: Final = 0.4
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
 SUITE_SKEW: Final = 2.5
 CAMPAIGN_SKEW: Final = 7.0
@@ -33,11 +35,17 @@ def suite_plan(seed: int) -> Plan:
     random = Random(f"suite {seed}")
     if seed % SUITE_REAL_EVERY == 1:
         return full(seed, pipelines=_between(random, SUITE_REAL.pipelines), hours=_between(random, SUITE_REAL.hours))
-    return Plan(
+    plan = Plan(
         seed=seed,
         pipelines=_between(random, SUITE.pipelines),
         hours=_between(random, SUITE.hours),
         workers=random.randint(*WORKERS),
+    )
+    if seed % SUITE_GRAPH_EVERY:
+        return plan
+    # Fewer of the others, so that it costs as much as a history without any.
+    return replace(
+        plan, pipelines=random.randint(1, 2), hours=min(max(5, plan.hours), 8), downstreams=random.randint(1, 4)
     )
 
 
@@ -58,15 +66,26 @@ def campaign_plan(seed: int) -> Plan:
         workers=random.randint(*WORKERS),
         beat=beat,
         is_varied=random.random() < 0.5,
+        downstreams=random.randint(1, 6) if random.random() < CAMPAIGN_GRAPHS else 0,
     )
 
 
-def plan_of(seed: int, *, pipelines: int, hours: int, workers: int | None, beat: Beat, is_varied: bool = False) -> Plan:
+def plan_of(
+    seed: int,
+    *,
+    pipelines: int,
+    hours: int,
+    workers: int | None,
+    beat: Beat,
+    downstreams: int = 0,
+    is_varied: bool = False,
+) -> Plan:
     """The plan of a size; without a number of workers, as many as the seed says."""
     if beat is Beat.SLOW:
         plan = Plan(seed=seed, pipelines=pipelines, hours=hours, workers=workers or 2 + seed % 2)
     else:
         plan = full(seed, pipelines=pipelines, hours=hours, workers=workers or 3)
+    plan = replace(plan, downstreams=downstreams)
     return _varied(plan) if is_varied else plan
 
 

@@ -1,11 +1,13 @@
 """Random histories: whatever crashes, freezes, repeats, is lost or late, the invariants hold after every commit."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from tests.simulation.__main__ import replay
-from tests.simulation.plan import Beat, Plan, small
+from tests.simulation.graph import HOURLY, draw_graph
+from tests.simulation.plan import Beat, Plan, draw_pipeline, small
 from tests.simulation.sampler import campaign_plan, plan_of, suite_plan
 from tests.simulation.world import Report, simulate
 from worker.store.sqlite.tables import SqliteTables
@@ -14,6 +16,7 @@ from worker.store.sqlite.tables import SqliteTables
 pytestmark = pytest.mark.timeout(300)
 
 SEEDS = 200  # `make simulate-campaign` plays others, as many as asked
+ROOTS = [draw_pipeline(number, Random(number)) for number in range(2)]
 AT_ONCE = 2  # seeds of one test: few, so that both cores have something to do and no test takes long
 
 
@@ -61,6 +64,7 @@ def test_the_command_for_a_replay_names_all_of_a_plan(draw: Callable[[int], Plan
             hours=int(said["HOURS"]),
             workers=int(said["WORKERS"]),
             beat=Beat(said["BEAT"]),
+            downstreams=int(said.get("DOWNSTREAMS", "0")),
             is_varied="VARIED" in said,
         )
 
@@ -73,6 +77,16 @@ def test_the_histories_of_the_suite_are_of_many_sizes() -> None:
     assert {plan.workers for plan in plans} == {2, 3, 4, 5}
     assert {plan.beat for plan in plans} == set(Beat)
     assert len({(plan.pipelines, plan.hours) for plan in plans}) > 40
+
+
+def test_a_share_of_the_histories_has_chains_diamonds_and_days_that_need_24_hours() -> None:
+    graphs = [draw_graph(plan, ROOTS) for plan in map(suite_plan, range(1, SEEDS + 1)) if plan.downstreams]
+    after = [[len(each.schedules[0].after) for each in graph] for graph in graphs]
+
+    assert len(graphs) >= SEEDS // 8
+    assert sum(any(each.id == HOURLY for each in graph) for graph in graphs) >= 5
+    assert sum(counts.count(1) >= 3 for counts in after) >= 5, "chains"
+    assert sum(2 in counts for counts in after) >= 3, "diamonds"
 
 
 def test_a_seed_always_gives_the_same_history() -> None:

@@ -23,6 +23,9 @@ class Invariant(IntEnum):
     NO_WORKER_BREAKS = 13
     NOTHING_BEGINS_IN_A_PAUSE = 14
     REHEARSALS_TOUCH_NOTHING = 15
+    NO_EARLY_START = 16
+    NO_STALE_RESULT = 17
+    ONE_RERUN = 18
 
 
 class Violated(AssertionError):

@@ -14,12 +14,15 @@ from datetime import timedelta
 from random import Random
 from typing import Final, TypeAlias
 
+from tests.simulation.dependents import DependencyInspector
+from tests.simulation.graph import HOURLY, Graph, draw_graph
 from tests.simulation.inputs import InputLedger
 from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
 from tests.simulation.memory_tables import MemoryTables
 from tests.simulation.node import Surroundings
+from tests.simulation.operators import Backfill, Operators
 from tests.simulation.plan import Plan, draw_pipeline
 from tests.simulation.producers import HOUR_S, Producers
 from tests.simulation.store import MakeStore, SimulatedStore
@@ -106,10 +109,13 @@ class World:
         self._clock, self.verdicts = VirtualClock(), Verdicts.open()
         self._store = SimulatedStore(self._clock, make_store)
         self._record, self._names = Record(), Counter[str]()
-        self._pipelines = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
+        roots = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
+        self._pipelines = [*roots, *draw_graph(plan, roots)]
         pipelines: dict[str, Pipeline] = {each.id: each for each in self._pipelines}
         self._inspector = Inspector(pipelines, self._record, self.verdicts, plan.grace)
         self._inputs = InputLedger(self.verdicts, timedelta(seconds=plan.timing.fence_s + 60.0))
+        self._graph = Graph(pipelines)
+        self._below = DependencyInspector(self._graph, self.verdicts, timedelta(seconds=plan.timing.fence_s + 60.0))
         self._feeds, self._bus = FeedLedger(self.verdicts), Bus(self.verdicts)
         self._digest, self._commits = hashlib.sha256(), 0
         targets = self._targets()
@@ -125,7 +131,7 @@ class World:
             random=self._draw_random(),
             new_name=self._new_name,
         )
-        self._producers = [Producers(self._around, each, self._draw_random()) for each in self._pipelines]
+        self._producers = [self._people(each) for each in self._pipelines]
         self.weather = Weather(self._around, list(targets.values()), self._draw_random())
 
     async def open(self) -> None:
@@ -136,6 +142,7 @@ class World:
             self._feeds.committed,
             self._inspector.committed,
             self._inputs.committed,
+            *([self._below.committed] if self._plan.downstreams else []),
             LeaseInspector(self.verdicts).committed,
             self._wake_readers,
         ]
@@ -182,11 +189,12 @@ class World:
             await asyncio.sleep(STEP_S)
             if await self._is_at_rest():
                 return
+        self._below.check()
         self.verdicts.violated(Invariant.BOUNDED_LIFE, f"the world never came to rest: {await self._unrest()}")
 
     async def _is_at_rest(self) -> bool:
         is_done = self._inspector.is_quiet and not self._bus.undelivered and not self._unsignalled()
-        return is_done and not await self._unread()
+        return is_done and not self._below.undone() and not await self._unread()
 
     async def _unrest(self) -> str:
         active = [f"{key} {run.state}" for key, run in self._inspector.runs.items() if not run.is_ended]
@@ -262,6 +270,14 @@ class World:
             )
             for kind, (guarantee, can_stop) in kinds.items()
         }
+
+    def _people(self, pipeline: Pipeline) -> Producers:
+        random = self._draw_random()
+        if pipeline.id == HOURLY:
+            return Backfill(self._around, pipeline, random)
+        if pipeline.schedules[0].trigger is None:
+            return Operators(self._around, pipeline, random, graph=self._graph)
+        return Producers(self._around, pipeline, random)
 
     def _draw_random(self) -> Random:
         """One for each who draws, so that what one does leaves the others' luck alone."""
