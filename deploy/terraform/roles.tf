@@ -53,6 +53,8 @@ locals {
       { sid = "RowsWrites", actions = local.writes, on = ["control"], partition = [] },
       # Logs of what happened: nobody changes them, and rows expire by themselves.
       { sid = "Logs", actions = ["dynamodb:PutItem"], on = ["joblog", "rerun", "events"], partition = [] },
+      # The history of a deleted run, if that was asked for: a worker may serve the API, too.
+      { sid = "History", actions = ["dynamodb:DeleteItem"], on = ["joblog", "rerun"], partition = ["PIPELINE#*"] },
       { sid = "Indexes", actions = ["dynamodb:Query"], on = ["control/index", "events/index"], partition = [] },
       { sid = "Streams", actions = local.follow, on = ["control/stream", "joblog/stream"], partition = [] },
       # A replay of a queue's dead letter sends the message back.

@@ -23,6 +23,8 @@ locals {
     operator = [
       # Requests, pauses, sensors, and the deletion of an ended run, which checks that its deadline is not watched.
       { sid = "Requests", actions = ["dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"], on = ["control"], partition = ["PIPELINE#*"] },
+      # Markers of cascades, which begin a run.
+      { sid = "Cascades", actions = ["dynamodb:PutItem"], on = ["control"], partition = ["MARKER#*"] },
       # Requests to replay dead letters; a dropped one releases the row that waited for it.
       { sid = "Replays", actions = ["dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["GROUP#*"] },
       { sid = "BulkOperations", actions = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["BULK#*"] },

@@ -183,6 +183,8 @@ def _named(arn: str) -> str:
             return _named_of_job(service, name)
         case "dynamodb":
             return "/".join((table.rpartition("-")[2], *part.split("/")[:1])).rstrip("/")
+        case "s3":
+            return f"archive/{'objects' if '/' in name else 'bucket'}"
         case "sqs":
             return f"queue/{name.rpartition('-')[2]}"
         case _:

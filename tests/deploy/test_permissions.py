@@ -153,7 +153,9 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozense
         (SENSORS, Call("dynamodb:PutItem", "control", "MARKER#…")),
         (SENSORS, Call("dynamodb:PutItem", "events", "PIPELINE#…")),
         (frozenset({"relay"}), Call("dynamodb:GetShardIterator", "control/stream")),
-        (frozenset({"engine"}), Call("dynamodb:DeleteItem", "joblog", "PIPELINE#…")),
+        (frozenset({"engine"}), Call("dynamodb:UpdateItem", "joblog", "PIPELINE#…")),
+        (frozenset({"engine"}), Call("dynamodb:DeleteItem", "joblog", "OTHER#…")),
+        (frozenset({"engine"}), Call("dynamodb:DeleteItem", "events", "PIPELINE#…")),
     ],
 )
 def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], call: Call) -> None:
@@ -210,6 +212,7 @@ def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: 
         Call("dynamodb:PutItem", "control", "PIPELINE#…"),
         Call("dynamodb:DeleteItem", "control", "PIPELINE#…"),
         Call("dynamodb:PutItem", "control", "GROUP#…"),
+        Call("dynamodb:PutItem", "control", "MARKER#…"),
         Call("dynamodb:PutItem", "events", "PIPELINE#…"),
         Call("dynamodb:DeleteItem", "events", "DEADLETTER#…"),
     ],
@@ -229,7 +232,7 @@ def test_the_role_of_a_read_only_console_has_reads_alone() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        Call("dynamodb:PutItem", "control", "MARKER#…"),
+        Call("dynamodb:DeleteItem", "control", "MARKER#…"),
         Call("dynamodb:UpdateItem", "control", "PIPELINE#…"),
         Call("dynamodb:DeleteItem", "events", "PIPELINE#…"),
         Call("dynamodb:PutItem", "rerun", "PIPELINE#…"),

@@ -1,5 +1,6 @@
 # Every option: roles on services of their own, a customer key, Slack, alarms to a topic, pipelines
-# from files, an inbox for S3, jobs that may be started, and the console behind a load balancer.
+# from files, an inbox for S3, an archive, jobs that may be started, and the console behind a load
+# balancer.
 
 terraform {
   required_version = ">= 1.5"
@@ -157,6 +158,8 @@ module "interlock" {
 
   inbox_bucket_arns = ["arn:aws:s3:::example-landing"]
   inbox_rules       = file("${path.module}/inbox.yaml")
+
+  archive = "s3://example-archive/interlock"
 
   glue_job_arns        = ["arn:aws:glue:eu-west-1:111122223333:job/orders"]
   state_machine_arns   = ["arn:aws:states:eu-west-1:111122223333:stateMachine:orders"]

@@ -394,7 +394,7 @@ RECORDS: Final[Sequence[Record]] = (
     ),
     Record(("replay",), "replay", "one for each period", _REQUEST),
     Record(("replay",), "follows", "with `--downstream`, first, one for each run below", _RUN_BELOW),
-    Record(("cascade",), "cascade", "one record", _RUN_BELOW),
+    Record(("cascade",), "cascade", "one record", {**_REQUEST, "reason": "the reason given"}),
     Record(
         ("pause",),
         "pause",

@@ -111,10 +111,17 @@ def test_a_cascade_marker_is_written_with_its_author_and_reason() -> None:
     write(("a", root("a")))
     interlock("pipelines", "push", "files", "--yes")
 
+    rehearsed = interlock("cascade", "a", "2026-03-03", "--reason", "the export is done", "--dry-run")
     result = interlock("cascade", "a", "2026-03-03", "--reason", "the export is done", "--as", "mia")
+    shown = interlock("cascade", "a", "2026-03-04", "--reason", "x", "--json")
+    refused = interlock("cascade", "a", "2036-03-03", "--reason", "a mistyped year")
     events = interlock("events", "--since", "400d", "--json")
 
+    assert "Nothing was requested (dry run)" in rehearsed.stdout
     assert result.exit_code == 0
-    assert result.stdout.startswith("Cascade marker written for a/2026-03-03;")
-    assert '"action": "cascade"' in events.stdout or '"action":"cascade"' in events.stdout
+    assert result.stdout.startswith('Cascade requested for a/2026-03-03 ("the export is done");')
+    assert json.loads(shown.stdout)["asked"] is True
+    assert (refused.exit_code, refused.stdout.startswith("Cascade rejected:")) == (1, True)
+    acted = [json.loads(line) for line in events.stdout.splitlines() if '"cascade"' in line]
+    assert [event["detail"]["requestedBy"] for event in acted if event["period"] == "2026-03-03"] == ["mia"]
     assert interlock("cascade", "nothing", "2026-03-03", "--reason", "x").exit_code == 2

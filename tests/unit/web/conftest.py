@@ -14,6 +14,8 @@ from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import PipelineId
 from worker.store.repos.pipelines import Pipelines
 
+ENGINE = frozenset({"engine"})
+
 
 @pytest.fixture
 async def world() -> AsyncGenerator[WebWorld]:
@@ -24,5 +26,7 @@ async def world() -> AsyncGenerator[WebWorld]:
         assert version is not None
         await versions.persist(version)
         yield made
-        # Whatever a test asked of the API, the console's role on AWS allows it.
-        assert task_roles.not_allowed(Heard(call, task_roles.WEB_OPERATOR) for call in made.calls) == []
+        # Whatever a test asked of the API, the console's role on AWS allows it, and so does that of a worker that
+        # serves the API beside its engine.
+        for role in (task_roles.WEB_OPERATOR, ENGINE):
+            assert task_roles.not_allowed(Heard(call, role) for call in made.calls) == []

@@ -6,18 +6,24 @@ import httpx
 import pytest
 
 from tests.support.builders.cli_runs import PERIOD, a_stored_run, key_of, version_hash
+from tests.support.worlds.dependencies import after
 from tests.support.worlds.web import OPERATOR, VIEWER, WebWorld
 from tests.unit.web.test_api_reads import a_dead_letter
+from worker.config.deploy import deploy
+from worker.config.load import load_text
 from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
+from worker.core.model.keys import marker_pk
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import State
+from worker.runtime.clock import SystemClock
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import Requests
 from worker.store.repos.runs import Runs
+from worker.store.table import TableName, query_all
 
 API = "/api/v1"
 RUN = f"/runs/orders/stream/{PERIOD}"
@@ -115,6 +121,82 @@ async def test_a_replay_over_an_impossible_range_is_refused(world: WebWorld, spa
     assert problem(await post(world, "/pipelines/orders/replay", {**WHY, **span})) == (422, "invalid")
 
 
+async def test_a_replay_with_its_downstreams_says_what_follows(world: WebWorld) -> None:
+    loaded = load_text(after("gold", ["orders"], more="grain: day"))
+    assert loaded.pipeline is not None, loaded.errors
+    await deploy(world.tables, loaded.pipeline, SystemClock())
+    span = {**WHY, "from": "2027-03-20", "to": "2027-03-21", "downstream": True}
+
+    response = await post(world, "/pipelines/orders/replay", span)
+
+    assert [(each["pipeline"], each["period"]) for each in response.json()["below"]] == [
+        ("gold", "2027-03-20"),
+        ("gold", "2027-03-21"),
+    ]
+    assert response.json()["belowComplete"] is True
+    request = await Requests(world.tables).rerun_of(key_of("2027-03-20"))
+    assert request is not None
+    assert request.is_followed
+
+
+CASCADE = {**WHY, "period": PERIOD}
+
+
+async def markers(world: WebWorld) -> list[dict[str, Any]]:
+    return [dict(row) async for row in query_all(world.tables, TableName.CONTROL, marker_pk(PipelineId("orders")))]
+
+
+async def test_a_cascade_writes_a_marker_with_who_and_why(world: WebWorld) -> None:
+    response = await post(world, "/pipelines/orders/cascade", CASCADE)
+
+    assert response.status_code == 202
+    assert (response.json()["type"], response.json()["requested"]) == ("cascade", True)
+    [marker] = await markers(world)
+    assert (marker["SK"], marker["reason"], marker["requestedBy"]) == (f"{PERIOD}#stream", WHY["reason"], "olaf")
+    [event] = await recorded(world)
+    assert (event.detail["action"], event.detail["role"]) == ("cascade", "operator")
+
+
+async def test_a_cascade_of_a_run_that_exists_or_was_deleted_requests_nothing(world: WebWorld) -> None:
+    await a_run(world, State.COMPLETED)
+    exists = await post(world, "/pipelines/orders/cascade", CASCADE)
+    async with world.client(OPERATOR) as client:
+        assert (await client.delete(f"{API}{RUN}", params=WHY)).status_code == 200
+    deleted = await post(world, "/pipelines/orders/cascade", CASCADE)
+
+    for answer in (exists, deleted):
+        assert (answer.status_code, answer.json()["prospect"], answer.json()["requested"]) == (202, "nothing", False)
+    assert "already" in exists.json()["expected"]
+    assert "deleted the run" in deleted.json()["expected"]
+    assert await markers(world) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({**CASCADE, "period": "2035-01-01"}, (409, "nothing-to-do")),
+        ({**CASCADE, "period": "tomorrow"}, (400, "bad-request")),
+        ({**CASCADE, "schedule": "nightly"}, (404, "unknown-run")),
+        (WHY, (422, "invalid")),
+        ({"period": PERIOD}, (422, "invalid")),
+    ],
+)
+async def test_a_cascade_that_would_be_rejected_is_a_problem(
+    world: WebWorld, content: dict[str, str], expected: tuple[int, str]
+) -> None:
+    assert problem(await post(world, "/pipelines/orders/cascade", content)) == expected
+    assert problem(await post(world, "/pipelines/nobody/cascade", CASCADE)) == (404, "unknown-pipeline")
+    assert await markers(world) == []
+    assert await recorded(world) == []
+
+
+async def test_a_rehearsed_cascade_leaves_no_trace(world: WebWorld) -> None:
+    response = await post(world, "/pipelines/orders/cascade", {**CASCADE, "dryRun": True})
+
+    assert (response.json()["prospect"], response.json()["requested"]) == ("accepted", False)
+    assert (await markers(world), await recorded(world)) == ([], [])
+
+
 async def test_a_pipeline_is_paused_and_resumed(world: WebWorld) -> None:
     paused = await post(world, "/pipelines/orders/pause", {"reason": "upgrade", "until": "2h"})
     assert (paused.status_code, paused.json()["wasPaused"]) == (202, False)
@@ -152,6 +234,7 @@ ACTIONS = [
     "/pipelines/orders/pause",
     "/pipelines/orders/resume",
     "/pipelines/orders/replay",
+    "/pipelines/orders/cascade",
     "/deadletters/feed.control/replay",
     "/deadletters/feed.control/x/replay",
     "/deadletters/feed.control/x/drop",
@@ -185,7 +268,7 @@ async def test_a_viewer_may_do_nothing(world: WebWorld) -> None:
     "content", [{}, {"reason": ""}, {"reason": " "}, {"reason": "x" * 501}, {"reason": 7}, {**WHY, "extra": 1}, [], 7]
 )
 async def test_an_action_without_a_reason_or_with_unknown_fields_is_refused(world: WebWorld, content: object) -> None:
-    for path in ACTIONS[:8]:
+    for path in ACTIONS[:9]:
         assert problem(await post(world, path, content)) == (422, "invalid"), path
     assert await recorded(world) == []
 

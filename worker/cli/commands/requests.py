@@ -42,7 +42,7 @@ from worker.store.repos.requests import DEFAULT_REASON
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # reserved: the reason decides which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
-NOUNS = {"rerun": "Rerun", "cancel": "Cancellation", "trigger": "Trigger"}
+NOUNS = {"rerun": "Rerun", "cancel": "Cancellation", "trigger": "Trigger", "cascade": "Cascade"}
 GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 

@@ -10,10 +10,21 @@ from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
-from worker.core.run.effects import Create, DryEffect, Effect, End, LogJob, MoveTo, NoteAfterStop, Reopen, WaiveDeadline
-from worker.core.run.facts import CancelRequested, RerunRequested, TriggerRequested
+from worker.core.run.effects import (
+    BeginDryRun,
+    Create,
+    DryEffect,
+    Effect,
+    End,
+    LogJob,
+    MoveTo,
+    NoteAfterStop,
+    Reopen,
+    WaiveDeadline,
+)
+from worker.core.run.facts import CancelRequested, RerunRequested, RunTriggered, TriggerRequested
 from worker.core.run.machine import decide
-from worker.core.run.state import DryRun, Pause, Run
+from worker.core.run.state import Deletion, DryRun, Pause, Run
 
 # Events that refuse a trigger request; a refused rerun also has a line in the job log.
 _REFUSALS: Final = frozenset({EventType.TRIGGER_REJECTED, EventType.PIPELINE_EXCLUDED})
@@ -42,13 +53,14 @@ def forecast(
     run: Run | None,
     pipeline: Pipeline,
     schedule: Schedule,
-    fact: RerunRequested | TriggerRequested | CancelRequested,
+    fact: RerunRequested | TriggerRequested | CancelRequested | RunTriggered,
     now: datetime,
     *,
     pause: Pause | None = None,
+    deletion: Deletion | None = None,
 ) -> Forecast:
     """Predict the answer to a request about a run; None means that the run does not exist yet."""
-    decision = decide(run, pipeline, schedule, fact, now, pause=pause)
+    decision = decide(run, pipeline, schedule, fact, now, pause=pause, deletion=deletion)
     if pause is not None and decision.is_held_back:
         return Forecast(
             Prospect.WAITS, f"the pipeline is paused ({pause.reason}), so the request waits until the pause ends"
@@ -60,12 +72,14 @@ def forecast_dry_run(
     run: DryRun | None,
     pipeline: Pipeline,
     schedule: Schedule,
-    fact: RerunRequested | TriggerRequested,
+    fact: RerunRequested | TriggerRequested | RunTriggered,
     now: datetime,
 ) -> Forecast:
     """Predict the answer of a pipeline in dry run to a request for a run."""
     effects: Sequence[DryEffect] = dry_run.decide(run, pipeline, schedule, fact, now)
     told = next((effect for effect in effects if isinstance(effect, EmitEvent)), None)
+    if told is None and any(isinstance(effect, BeginDryRun) for effect in effects):
+        return Forecast(Prospect.ACCEPTED, "in dry run: the rules are evaluated, and no job starts")
     if told is None:
         return Forecast(Prospect.NOTHING, _reason(effects))
     is_refused = told.type in {EventType.DRY_RUN_RERUN_REJECTED, EventType.PIPELINE_EXCLUDED}

@@ -34,8 +34,8 @@ _WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 _ROWS: Final[Mapping[Role, Mapping[TableName, tuple[str, ...]]]] = {
     Role.ENGINE: {
         TableName.CONTROL: (*_READS, *_WRITES),
-        TableName.JOBLOG: (*_READS, "PutItem"),
-        TableName.RERUN: (*_READS, "PutItem"),
+        TableName.JOBLOG: (*_READS, "PutItem", "DeleteItem"),
+        TableName.RERUN: (*_READS, "PutItem", "DeleteItem"),
         TableName.EVENTS: (*_READS, "PutItem"),
     },
     Role.ALERTS: {

@@ -1,4 +1,4 @@
-"""Submits trigger, rerun and cancel requests: forecasts the result, then writes a row for a worker."""
+"""Submits requests about runs: forecasts the result, then writes a row for a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.run.decision import Decision
-from worker.core.run.facts import CancelRequested, NewRun, RerunRequested, TriggerRequested
+from worker.core.run.facts import CancelRequested, NewRun, Origin, RerunRequested, RunTriggered, TriggerRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
 from worker.core.run.foreign import respect
 from worker.core.run.reruns import REPLAY
@@ -22,10 +22,11 @@ from worker.operations.explain.start_gates import refused
 from worker.operations.operator_actions import OperatorAction, Requester, action_event
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
+from worker.store.repos.deletions import Deletions
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
-from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, TriggerRequest
+from worker.store.repos.requests import CancelRequest, CascadeRequest, Requests, RerunRequest, TriggerRequest
 from worker.store.repos.runs import Runs
 from worker.store.table import Put, Tables, Write
 
@@ -106,6 +107,22 @@ class RunRequests:
                 reason=wish.reason, requested_at=format_rfc3339(now), id=self._new_id(), by=wish.by
             )
             await self._requests.ask_trigger(key, request, now)
+        return RequestOutcome(key=key, forecast=forecast, is_written=is_written, is_first=run is None)
+
+    async def cascade(self, key: RunKey, version: Version, reason: str) -> RequestOutcome:
+        """State that an upstream outside Interlock completed. If the run exists, nothing is written."""
+        now, run = self._clock.now(), await self._runs.load(key)
+        forecast = await self._foresee_cascade(key, version, run, now)
+        is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
+        if is_written:
+            request = CascadeRequest(
+                reason=reason,
+                requested_at=format_rfc3339(now),
+                id=self._new_id(),
+                by=self._by.name if self._by else "",
+            )
+            action = OperatorAction.on_run("cascade", key, reason, forecast.sentence)
+            await self._requests.ask_cascade(key, request, now, *self._recorded(action, now))
         return RequestOutcome(key=key, forecast=forecast, is_written=is_written, is_first=run is None)
 
     async def rerun(
@@ -198,6 +215,20 @@ class RunRequests:
             said = f'{waiting.by} requested it at {waiting.requested_at} ("{waiting.reason}")'
             return Forecast(Prospect.NOTHING, f"{said}; that request waits for a worker or for the end of a pause")
         return forecast(run, pipeline, schedule, fact, now, pause=await Pauses(self._tables).load(key.pipeline))
+
+    async def _foresee_cascade(
+        self, key: RunKey, version: Version, run: Run | ForeignRun | None, now: datetime
+    ) -> Forecast:
+        pipeline, schedule = version.pipeline, schedule_of(version.pipeline, key.schedule)
+        if refusal := refused(key.period, schedule, now, exists=run is not None):
+            return Forecast(Prospect.REFUSED, refusal.reason, refusal.hint)
+        if run is not None:
+            return Forecast(Prospect.NOTHING, f"there is a run of {key.period} already")
+        fact = RunTriggered(key=key, birth=_NOT_MADE, origin=Origin.CASCADE)
+        if pipeline.dry_run:
+            return forecast_dry_run(await self._rehearsal(key), pipeline, schedule, fact, now)
+        pause, deletion = await Pauses(self._tables).load(key.pipeline), await Deletions(self._tables).load(key)
+        return forecast(None, pipeline, schedule, fact, now, pause=pause, deletion=deletion)
 
     async def _foresee_rerun(
         self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: RerunSpec, now: datetime

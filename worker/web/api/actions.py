@@ -7,9 +7,11 @@ from fastapi import APIRouter, Response
 from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
+from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import REPLAY
 from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
+from worker.operations.pipelines.lineage import RunsBelow, runs_below
 from worker.operations.runs.replay_range import replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec
 from worker.web.api.context import Author, Context
@@ -22,6 +24,7 @@ from worker.web.api.parameters import (
 from worker.web.api.responses import record
 from worker.web.api.schemas import (
     CancelBody,
+    CascadeBody,
     PauseBody,
     PauseDocument,
     ReasonRequest,
@@ -87,7 +90,10 @@ async def cancel(
     response_model=ReplayDocument,
 )
 async def replay(context: Context, author: Author, pipeline: PipelineName, body: ReplayBody) -> Response:
-    """Request a rerun of each period that the schedule expects, outside the budgets; at most 1,000."""
+    """Request a rerun of each period that the schedule expects, outside the budgets; at most 1,000.
+
+    With `downstream`, all runs that depend on them follow, each once when its upstreams are complete.
+    """
     version = await require_version(context, pipeline)
     schedule = schedule_named(version, body.schedule)
     first, last = period_of(body.first), period_of(body.last)
@@ -96,14 +102,44 @@ async def replay(context: Context, author: Author, pipeline: PipelineName, body:
     except ConfigError as error:
         raise WebProblem(ProblemType.INVALID, str(error)) from error
     requests = requests_by(context, author, is_dry=body.dry_run)
-    wish = RerunSpec(reason=REPLAY, note=body.reason)
+    wish = RerunSpec(reason=REPLAY, note=body.reason, is_followed=body.downstream)
     keys = [RunKey(version.pipeline.id, schedule.id, period) for period in periods]
+    below = await runs_below(context.tables, context.clock, keys) if body.downstream else RunsBelow(())
     outcomes = [await submitted(partial(requests.rerun, key, version, wish)) for key in keys]
     items: list[Json] = [_record("replay", outcome, body.reason) for outcome in outcomes]
     requested = sum(outcome.is_written for outcome in outcomes)
+    follows: list[Json] = [
+        {"pipeline": key.pipeline, "schedule": key.schedule, "period": str(key.period)} for key in below.keys
+    ]
     return record(
-        {"type": "replays", "pipeline": pipeline, "schedule": schedule.id, "requested": requested, "items": items}, 202
+        {
+            "type": "replays",
+            "pipeline": pipeline,
+            "schedule": schedule.id,
+            "requested": requested,
+            "items": items,
+            "below": follows,
+            "belowComplete": not below.is_cut,
+        },
+        202,
     )
+
+
+@actions_router.post(
+    "/pipelines/{pipeline}/cascade",
+    summary="Start a run because an upstream outside Interlock completed",
+    status_code=202,
+    response_model=RunActionDocument,
+)
+async def cascade(context: Context, author: Author, pipeline: PipelineName, body: CascadeBody) -> Response:
+    """Begin the run if there is none. It is safe to repeat: if the run exists, nothing is requested."""
+    version = await require_version(context, pipeline)
+    key = RunKey(version.pipeline.id, schedule_named(version, body.schedule).id, period_of(body.period))
+    requests = requests_by(context, author, is_dry=body.dry_run)
+    outcome = await submitted(lambda: requests.cascade(key, version, body.reason))
+    if outcome.forecast.prospect is Prospect.NOTHING:
+        return record(_record("cascade", outcome, body.reason), 202)
+    return _answer("cascade", outcome, body.reason)
 
 
 @actions_router.post(

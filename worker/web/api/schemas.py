@@ -268,7 +268,7 @@ class SummaryDocument(ApiModel):
 class RunActionDocument(ApiModel):
     """A request about a run, and what will come of it as things stand."""
 
-    type: Literal["rerun", "cancel", "replay"]
+    type: Literal["rerun", "cancel", "replay", "cascade"]
     pipeline: str
     schedule: str
     period: str
@@ -279,14 +279,24 @@ class RunActionDocument(ApiModel):
     reason: str
 
 
+class RunBelowDocument(ApiModel):
+    """A run that follows a replay, because it depends on a replayed run."""
+
+    pipeline: str
+    schedule: str
+    period: str
+
+
 class ReplayDocument(ApiModel):
-    """Reruns over a range of periods, one request each."""
+    """Reruns over a range of periods, one request each; with `downstream`, also the runs that follow them."""
 
     type: Literal["replays"]
     pipeline: str
     schedule: str
     requested: int
     items: list[RunActionDocument]
+    below: list[RunBelowDocument] = Field(description="What follows with `downstream`, in the order of the runs.")
+    below_complete: bool = Field(description="Whether `below` lists all; it lists at most 1,000.")
 
 
 class PauseDocument(ApiModel):
@@ -359,3 +369,9 @@ class ReplayBody(RunActionBody):
     schedule: str | None = Field(default=None, max_length=64, description="Which one, where there are several.")
     first: str = Field(alias="from", max_length=32, examples=["2027-03-01"])
     last: str = Field(alias="to", max_length=32, examples=["2027-03-07"])
+    downstream: bool = Field(default=False, description="Let all runs below follow, outside their budgets.")
+
+
+class CascadeBody(RunActionBody):
+    schedule: str | None = Field(default=None, max_length=64, description="Which one, where there are several.")
+    period: str = Field(max_length=32, examples=["2027-03-22"])

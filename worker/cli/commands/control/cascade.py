@@ -2,28 +2,34 @@
 
 import typer
 
-from worker.cli.commands.requests import PeriodArgument, Why
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
+from worker.cli.commands.requests import (
+    ASKING_EXIT_CODES,
+    Dry,
+    PeriodArgument,
+    RunSelector,
+    Why,
+    selected_key,
+    show_asked,
+    with_version,
+)
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, read_period, read_reason
 from worker.cli.terminal.authors import AsWho, author_of
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.cli.terminal.store_access import AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
-from worker.config.versions import PipelineVersions
+from worker.config.versions import Version
 from worker.core.model.ids import PipelineId
-from worker.core.model.keys import RunKey
-from worker.core.time.timestamps import format_rfc3339
-from worker.operations.operator_actions import OperatorAction, action_event
-from worker.runtime.ids import random_id
-from worker.store.repos.events import event_write
-from worker.store.repos.requests import CascadeRequest, Requests
+from worker.core.run.forecast import Prospect
+from worker.core.time.periods import Period
+from worker.operations.runs.requests import RunRequests
 
 cascade_app = typer.Typer()
 
 CASCADE_HELP = f"""Start one run because an upstream outside Interlock completed.
 
 Writes a cascade marker, as other systems may. The run is created if there is none; its rules are evaluated, and it \
-waits for what its schedule runs after. For pipelines in the same store, declare `schedule.after` instead.
+waits for what its schedule runs after. If the run exists, nothing is written, and the command succeeds: it is safe to \
+repeat. For pipelines in the same store, declare `schedule.after` instead.
 
 \b
 Examples:
@@ -31,7 +37,16 @@ Examples:
   interlock cascade orders-daily 2026-03-03 --reason "export done" --as mia
   interlock cascade orders-daily 2026-03-03 --reason "export done" --json
 
-{EXIT_CODES}"""
+{ASKING_EXIT_CODES}"""
+
+
+async def run_cascade(screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, reason: str) -> int:
+    async def ask(asking: RunRequests, version: Version) -> int:
+        asked = await asking.cascade(selected_key(whom, version, period), version, reason)
+        show_asked(screen, "cascade", asked, reason, version, as_json=whom.as_json)
+        return Exit.PROBLEMS if asked.forecast.prospect is Prospect.REFUSED else Exit.DONE
+
+    return await with_version(screen, access, whom, ask)
 
 
 @cascade_app.command("cascade", help=CASCADE_HELP)
@@ -42,30 +57,15 @@ def cascade(
     *,
     reason: Why,
     as_who: AsWho = None,
+    dry_run: Dry = False,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, access: StoreAccess) -> int:
-        why, by, now = read_reason(reason), author_of(as_who), access.clock.now()
-        async with access.tables() as tables:
-            version = await PipelineVersions(tables).current(PipelineId(pipeline))
-            if version is None:
-                return await say_unknown(screen, tables, PipelineId(pipeline))
-            named = chosen_schedule(version.pipeline, schedule)
-            key = RunKey(PipelineId(pipeline), named.id, read_period(period))
-            request = CascadeRequest(reason=why, requested_at=format_rfc3339(now), id=random_id(), by=by.name)
-            action = OperatorAction.on_run("cascade", key, why, "a cascade marker was written")
-            told = event_write(action_event(by, action, event_id=random_id(), at=now))
-            await Requests(tables).ask_cascade(key, request, now, told)
-        if as_json:
-            screen.record(
-                {"type": "cascade", "pipeline": pipeline, "schedule": key.schedule, "period": str(key.period)}
-            )
-        else:
-            screen.line(
-                f"Cascade marker written for {pipeline}/{key.period}; a worker begins the run if there is none."
-            )
-        return Exit.DONE
+        whom = RunSelector(
+            pipeline=PipelineId(pipeline), schedule=schedule, by=author_of(as_who), is_dry=dry_run, as_json=as_json
+        )
+        return await run_cascade(screen, access, whom, read_period(period), read_reason(reason))
 
     on_store(context, store, work)
