@@ -102,6 +102,31 @@ async def fill_store(tables: Tables, now: datetime = MORNING, *, days: int = 30)
     )
 
 
+AFTER = """\
+pipeline: {{id: {name}, owner: analytics}}
+schedule:
+  timezone: Europe/Berlin
+  grain: day
+  after: [{after}]
+job: {{type: command, config: {{command: load}}}}
+"""
+# Who runs after whom: a diamond below the orders and the stock, and what follows it.
+LINEAGE = {
+    "order-facts": ("orders-daily", "customer-snapshot"),
+    "stock-facts": ("stock-levels",),
+    "margin-report": ("order-facts", "stock-facts"),
+    "board-pack": ("margin-report", "ledger-close"),
+}
+
+
+async def fill_lineage(tables: Tables, now: datetime = MORNING) -> None:
+    """Write pipelines that run after those of `fill_store`, and some of their runs of yesterday."""
+    for name, upstreams in LINEAGE.items():
+        after = ", ".join(f"{{pipeline: {upstream}}}" for upstream in upstreams)
+        config_hash = await _push(tables, name, AFTER.format(name=name, after=after))
+        await _history(tables, name, config_hash, seed=len(name), now=now, days_max=3)
+
+
 async def _push(tables: Tables, name: str, text: str) -> str:
     await Pipelines(tables).put(PipelineId(name), text)
     versions = PipelineVersions(tables)

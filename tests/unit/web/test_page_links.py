@@ -54,7 +54,8 @@ def links_in(message: text.ChatMessage) -> list[str]:
 
 def test_the_shapes_of_links_stay() -> None:
     assert list(RELEASED.values()) == list(RELEASED)
-    assert {"/pipelines", "/pipelines/{pipeline}", "/events", "/deadletters", "/workers"} <= set(PAGES)
+    assert {"/pipelines", "/pipelines/{pipeline}", "/lineage/{pipeline}"} <= set(PAGES)
+    assert {"/events", "/deadletters", "/workers"} <= set(PAGES)
     assert "/runs/{pipeline}/{schedule}/{period}" in PAGES
 
 

@@ -105,12 +105,21 @@ class LineageReader:
         self._index, self._upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs, clock)
 
     async def of(
-        self, pipeline: PipelineId | None, period: Period | None = None, *, up: int = PATH_MAX, down: int = PATH_MAX
+        self,
+        pipeline: PipelineId | None,
+        period: Period | None = None,
+        *,
+        up: int = PATH_MAX,
+        down: int = PATH_MAX,
+        at_most: int = NODES_MAX,
     ) -> Lineage:
-        """Return the graph around a pipeline, or of all; with a period, the runs that belong together."""
+        """Return the graph around a pipeline, or of all; with a period, the runs that belong together.
+
+        There are at most `at_most` pipelines on each side.
+        """
         await self._index.refresh()
         graph = self._index.graph
-        names, is_cut = _chosen(graph, pipeline, up, down)
+        names, is_cut = _chosen(graph, pipeline, up, down, at_most)
         ordered = graph.in_order(names)
         depths = _depths(graph, ordered)
         runs = await self._runs_of(pipeline, period, ordered) if pipeline and period else {}
@@ -212,12 +221,14 @@ def _words(runs: Iterable[LineageRun]) -> list[str]:
     return [run.status for run in runs]
 
 
-def _chosen(graph: DependencyGraph, pipeline: PipelineId | None, up: int, down: int) -> tuple[list[PipelineId], bool]:
+def _chosen(
+    graph: DependencyGraph, pipeline: PipelineId | None, up: int, down: int, at_most: int
+) -> tuple[list[PipelineId], bool]:
     if pipeline is None:
         every = graph.pipelines()
-        return every[:NODES_MAX], len(every) > NODES_MAX
-    above, more_above = graph.above(pipeline, depth=up, at_most=NODES_MAX)
-    below, more_below = graph.below(pipeline, depth=down, at_most=NODES_MAX)
+        return every[:at_most], len(every) > at_most
+    above, more_above = graph.above(pipeline, depth=up, at_most=at_most)
+    below, more_below = graph.below(pipeline, depth=down, at_most=at_most)
     return [*above, pipeline, *below], more_above or more_below
 
 

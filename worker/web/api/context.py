@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from worker.config.versions import PipelineVersions
 from worker.jobs.aws.log_tails import LogTails
+from worker.operations.pipelines.lineage import LineageReader
 from worker.operations.runs.statistics import RunStatistics
 from worker.operations.sensors.writes import SensorWriter
 from worker.runtime.clock import Clock
@@ -37,6 +38,7 @@ class ApiContext:
     live: LiveUpdates = field(init=False)
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
+    lineage: LineageReader = field(init=False)  # shared, because it follows the graph of all pipelines
     sensors: SensorWriter = field(init=False)
     statistics: RunStatistics = field(init=False)  # shared, so that any number of callers list the current day once
 
@@ -45,6 +47,7 @@ class ApiContext:
         live = open_updates(self.tables, self.clock, feed=self.feed, reads_per_s=self.reads_per_s)
         object.__setattr__(self, "live", live)
         object.__setattr__(self, "versions", versions)
+        object.__setattr__(self, "lineage", LineageReader(self.tables, versions, self.clock))
         object.__setattr__(self, "statistics", RunStatistics(self.tables, kept=STATISTICS_KEPT))
         object.__setattr__(self, "sensors", SensorWriter(self.tables, self.clock, versions))
 

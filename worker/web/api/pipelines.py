@@ -15,7 +15,6 @@ from worker.core.run.state import PATH_MAX
 from worker.core.schedule.agenda import Span, agenda
 from worker.core.schedule.agenda_record import agenda_record
 from worker.core.time.periods import Period
-from worker.operations.pipelines.lineage import LineageReader
 from worker.operations.records import PipelineRecord, RunRecord, as_json
 from worker.operations.redaction import without_secrets
 from worker.operations.runs.cursors import read_cursor, write_cursor
@@ -126,8 +125,7 @@ async def pipeline_lineage(
     period = Period.parse(query.period) if query.period else None
     if query.period and period is None:
         raise WebProblem(ProblemType.INVALID, f"`{query.period}` is not a period")
-    reader = LineageReader(context.tables, context.versions, context.clock)
-    found = await reader.of(PipelineId(pipeline), period, up=query.up, down=query.down)
+    found = await context.lineage.of(PipelineId(pipeline), period, up=query.up, down=query.down)
     return record(found.record)
 
 

@@ -14,6 +14,7 @@ from worker.web.console.alerts_page import alerts_page
 from worker.web.console.console import Console
 from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
+from worker.web.console.lineage_page import lineage_page
 from worker.web.console.overview_page import banners_fragment, overview_fragment, overview_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
@@ -37,6 +38,7 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/deadletters": deadletters_page,
     "/workers": workers_page,
     "/alerts": alerts_page,
+    "/lineage/{pipeline}": lineage_page,
     "/signin": sign_in,
     "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,

@@ -128,6 +128,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         version=version,
         problems=deployed.problems if isinstance(deployed, Unusable) else (),
         pause=pause,
+        has_lineage=_has_lineage(console, pipeline, version),
         schedule=schedule,
         runs=runs,
         table_rows=TABLE_ROWS,
@@ -166,6 +167,13 @@ def pipeline_of(request: Request) -> PipelineId:
     if not re.match(ID, name):
         raise WebProblem(ProblemType.NOT_FOUND, "no pipeline can have this name")
     return PipelineId(name)
+
+
+def _has_lineage(console: Console, pipeline: PipelineId, version: Version | None) -> bool:
+    """Return whether a pipeline runs after others, or others after it; the latter as far as lists know it by now."""
+    if version is not None and any(schedule.after for schedule in version.pipeline.schedules):
+        return True
+    return any(pipeline in entry.after for entry in console.context.live.mirror.catalogue.values() if entry.after)
 
 
 def _chosen(version: Version | None, name: str) -> Schedule | None:

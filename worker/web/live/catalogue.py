@@ -27,6 +27,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""
     schedules: tuple[str, ...] = ()
     sensors: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     zone: str = "UTC"
     expected_s: float | None = None
     is_dry_run: bool = False
@@ -56,6 +57,7 @@ def read_entry(pipeline: str, text: str | None) -> CatalogueEntry:
         job=_text(job, "type"),
         schedules=tuple(ids[:NAMES_MAX]),
         sensors=sensors,
+        after=tuple(dict.fromkeys(_upstreams(single, schedules)))[:NAMES_MAX],
         zone=_text(single, "timezone") or next((_text(each, "timezone") for each in schedules), "") or "UTC",
         expected_s=_expected(root, schedules),
         is_readable=all(isinstance(root.get(name, {}), Mapping) for name in SECTIONS),
@@ -82,6 +84,12 @@ def _text(section: Mapping[str, object], name: str) -> str:
 def _triggers(single: Mapping[str, object], schedules: list[Mapping[str, object]]) -> Iterator[object]:
     for section in (single, *schedules):
         yield section.get("trigger")
+
+
+def _upstreams(single: Mapping[str, object], schedules: list[Mapping[str, object]]) -> Iterator[str]:
+    for section in (single, *schedules):
+        for each in _items(section.get("after")):
+            yield _text(each, "pipeline")
 
 
 def _sensors(values: object, depth: int = 0) -> Iterator[str]:
