@@ -13,7 +13,7 @@ from tests.unit.web.test_console import page
 from worker.core.model.pipeline import PipelineId
 from worker.operations.pipelines.lineage import Lineage, LineageEdge, LineageNode, LineageRun
 from worker.store.repos.pipelines import Pipelines
-from worker.web.charts.lineage_chart import BOX_HEIGHT, BOX_WIDTH, lineage_chart
+from worker.web.console.lineage_chart import BOX_HEIGHT, BOX_WIDTH, lineage_chart
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from worker.core.time.periods import Period
 from worker.operations.pipelines.lineage import Lineage, LineageEdge
 from worker.store.repos.runs import Runs, UnreadableRow
 from worker.web.api.parameters import period_of, require_version
-from worker.web.charts.lineage_chart import BOX_HEIGHT, BOX_WIDTH, lineage_chart, status_of
 from worker.web.console.console import Console, LivePart
+from worker.web.console.lineage_chart import BOX_HEIGHT, BOX_WIDTH, lineage_chart, status_of
 from worker.web.console.pipeline_page import pipeline_of
 from worker.web.console.wording import Badge, status_badge
 
