@@ -16,6 +16,7 @@ from worker.core.errors import ConfigError
 from worker.jobs.callbacks import callback_urls
 from worker.jobs.secrets import MANAGED
 from worker.operations.runs.job_output import job_folder
+from worker.runtime import gc_tuning
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
 from worker.runtime.logs import logger
@@ -127,6 +128,10 @@ async def open_web(
     server = WebServer(address, guard, setting=WEB)
     served = await server.start()
     stack.push_async_callback(server.stop)
+    if is_alone:
+        # The lists are hundreds of thousands of objects: without this, the collector would scan everything that was
+        # loaded until now several times while they are read, and each scan would block the event loop for 0.1 s.
+        gc_tuning.freeze_lasting_objects()
     _keep_live(stack, context.live, clock, is_alone=is_alone)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served

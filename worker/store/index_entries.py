@@ -37,10 +37,13 @@ def entries(table: TableName, row: Row) -> frozenset[IndexEntry]:
 
 def project(index: Index, row: Row) -> Row:
     """Return the attributes of a row that an index includes."""
-    if index.projected is None:
-        return row
-    kept = index.projected | {"PK", "SK", index.partition, index.sort}
-    return {name: value for name, value in row.items() if name in kept}
+    kept = projected_names(index)
+    return row if kept is None else {name: value for name, value in row.items() if name in kept}
+
+
+def projected_names(index: Index) -> frozenset[str] | None:
+    """Return the attributes that an index includes; None if it includes all."""
+    return None if index.projected is None else index.projected | {"PK", "SK", index.partition, index.sort}
 
 
 def number_sort(number: int | Decimal) -> bytes:

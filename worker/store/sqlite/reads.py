@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from worker.store.index_entries import project
+from worker.store.index_entries import projected_names
 from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import EPOCH
 from worker.store.sqlite.ranges import Range, write_cursor
@@ -54,6 +54,7 @@ def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
     """Read rows until the page is full; its cursor is the position of the last row read, visible or not."""
     shown: list[Row] = []
     looked_at, size, place = 0, 0, None
+    kept = None if asked.index is None else projected_names(asked.index)
     # Closed at once: an open statement would hold its snapshot, and with it every later change in the WAL.
     with closing(_open(connection, asked)) as found:
         for *here, body in found:
@@ -61,7 +62,7 @@ def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
                 return Page(shown, write_cursor(tuple(place)))
             row = decode_row(body)
             if is_visible(row, now):
-                shown.append(row if asked.index is None else project(asked.index, row))
+                shown.append(row if kept is None else {name: row[name] for name in row if name in kept})
             looked_at, size, place = looked_at + 1, size + len(body), here
     return Page(shown, None)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Response
 
 from worker.runtime.concurrency import as_one
-from worker.runtime.json_bytes import to_json
 from worker.web.api.context import Author, Context
 from worker.web.api.responses import record
 from worker.web.api.schemas import NewsDocument
@@ -99,7 +98,7 @@ class NewsResponse(Response):
             if item is None:
                 await _write(send, f"event: resync\nid: {fanout.last_id}\ndata: {{}}\n\n".encode(), is_last=True)
                 return
-            await _write(send, b"event: news\nid: %b\ndata: %b\n\n" % (item.id.encode(), to_json(item.as_json())))
+            await _write(send, fanout.as_sent(item))
 
 
 async def _write(send: Send, body: bytes, *, is_last: bool = False) -> None:

@@ -1,27 +1,29 @@
 """What the pages of the console share: the store, links, templates, and who looks."""
 
-import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
-from itertools import islice
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from worker.web.access import AccessRole, Caller
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.console.banners import banners
 from worker.web.console.links import Links
+from worker.web.console.rendering import page_response, rendered_text
+from worker.web.console.row_texts import RowTexts
 from worker.web.console.static_files import StaticFiles
 from worker.web.console.wording import THEMES, clock_text, moment_text, plain, status_badge, theme_of
 from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder
 from worker.web.live.sentences import WaitSentences
+from worker.web.live.shared_results import SharedResults
 from worker.web.live.slices import Slices
 from worker.web.live.timeline import OwnerLanes
 
@@ -34,9 +36,7 @@ NAVIGATION: Final = (
     ("workers", "Workers"),
     ("alerts", "Alerts"),
 )
-COMPRESSED_MIN: Final = 1_400  # bytes: less fits into one packet anyway
-COMPRESSION: Final = 4
-PARTS_PER_STEP: Final = 100  # of a page, between two looks at the clock
+PARTS_MAX: Final = 64  # parts of pages that are kept for other viewers; each has some ten kB
 # What a page says after an action, by the member `done` of its query.
 DONE: Final = {
     "rerun": "The rerun is requested: a worker answers within seconds, and the history shows it.",
@@ -69,6 +69,8 @@ class Console:
     sentences: WaitSentences = field(init=False)
     lists: PipelineLists = field(init=False)
     owners: OwnerLanes = field(init=False)
+    rows: RowTexts = field(default_factory=RowTexts)
+    _parts: SharedResults[Markup] = field(default_factory=lambda: SharedResults[Markup](PARTS_MAX))
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,14 +99,28 @@ class Console:
         done = request.query_params.get("done", "")
         self.context.live.touch()
         common = {"caller": caller, "path": path, "done": done, "may_act": self.may_act(request)}
-        slices, parts = Slices(self.context.clock), list[str]()
-        # A page of 100 rows takes longer than one step of the event loop may: others get their turn between rows.
         rendered = self._generate(template, theme=theme_of(request.cookies), **common, **values)
-        while some := list(islice(rendered, PARTS_PER_STEP)):
-            parts += some
-            await slices.rest()
-        text = "".join(parts)
-        return _compressed(text, status, request.headers.get("accept-encoding", ""))
+        accepts = request.headers.get("accept-encoding", "")
+        return await page_response(rendered, status, accepts, Slices(self.context.clock))
+
+    async def part(
+        self, key: Hashable, template: str, values: Callable[[], Coroutine[Any, Any, dict[str, Any]]]
+    ) -> Markup:
+        """Return a part of a page that is the same for everyone who names the same key; it is rendered once.
+
+        The key holds all that the part depends on: the mirror's revision, the second, the query, and who may act.
+        """
+
+        async def make() -> Markup:
+            given = await values()
+            rendered = self._generate(template, caller=None, path="", **given)
+            return Markup(await rendered_text(rendered, Slices(self.context.clock)))  # noqa: S704  the templates escape
+
+        return await self._parts.of((template, key), make)
+
+    def macro(self, template: str, name: str) -> Callable[..., Markup]:
+        """Return a macro, to be called for one row at a time."""
+        return getattr(self._templates.get_template(template).module, name)
 
     def render(self, template: str, *, caller: Caller | None, path: str, **values: Any) -> str:  # noqa: ANN401
         """Return a page as text, in one step: for small ones."""
@@ -119,7 +135,6 @@ class Console:
             "done": "",
             "links": self.links,
             "static": self.static,
-            "status_badge": status_badge,
             "caller": caller,
             "path": path,
             "now": now,
@@ -138,16 +153,6 @@ class Console:
         return self._templates.get_template(template).generate({**common, **values})
 
 
-def _compressed(text: str, status: int, accepted: str) -> Response:
-    """Return a page, compressed if the browser accepts it and it is worth it."""
-    headers = {"Vary": "Accept-Encoding"}
-    body = text.encode()
-    if len(body) > COMPRESSED_MIN and "gzip" in accepted:
-        body = gzip.compress(body, COMPRESSION, mtime=0)
-        headers["Content-Encoding"] = "gzip"
-    return HTMLResponse(body, status, headers)
-
-
 @cache
 def _environment() -> Environment:
     """Return the templates, compiled once for all consoles of a process."""
@@ -156,8 +161,10 @@ def _environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         finalize=plain,
+        auto_reload=False,  # templates are part of the installation: nothing looks at their files again
         trim_blocks=True,
         lstrip_blocks=True,
     )
     templates.filters["moment"] = moment_text
+    templates.globals["status_badge"] = status_badge
     return templates

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -69,13 +71,14 @@ class OverviewSection:
 
 
 async def overview_page(console: Console, request: Request) -> Response:
-    values = await _values(console, may_act=console.may_act(request))
-    return await console.page(request, "overview.html", refresh_s=REFRESH_S, **values)
+    content, attention = await _content(console, may_act=console.may_act(request))
+    needed = attention.needs_attention
+    return await console.page(request, "overview.html", refresh_s=REFRESH_S, content=content, needed=needed)
 
 
 async def overview_fragment(console: Console, request: Request) -> Response:
-    values = await _values(console, may_act=console.may_act(request))
-    return await console.page(request, "overview_content.html", **values)
+    content, _ = await _content(console, may_act=console.may_act(request))
+    return await console.page(request, "part.html", content=content)
 
 
 async def banners_fragment(console: Console, request: Request) -> Response:
@@ -84,10 +87,19 @@ async def banners_fragment(console: Console, request: Request) -> Response:
     return await console.page(request, "banners.html")
 
 
-async def _values(console: Console, *, may_act: bool) -> dict[str, Any]:
-    live, now = console.context.live, console.context.clock.now()
-    mirror = await live.fresh()
+async def _content(console: Console, *, may_act: bool) -> tuple[Markup, Attention]:
+    """Return the sections, rendered once for all viewers of the same second, and what they show."""
+    now = console.context.clock.now()
+    mirror = await console.context.live.fresh()
     attention = await console.finder.find(mirror)
+    key = mirror.revision, int(now.timestamp()), may_act, mirror.catalogue_is_whole
+    values = partial(_values, console, mirror, attention, now, may_act=may_act)
+    return await console.part(key, "overview_content.html", values), attention
+
+
+async def _values(
+    console: Console, mirror: Mirror, attention: Attention, now: datetime, *, may_act: bool
+) -> dict[str, Any]:
     sentences = await console.sentences.of(_waiting(attention))
     lines = _Lines(console=console, mirror=mirror, sentences=sentences, now=now, may_act=may_act)
     sections = [lines.section(attention, kind) for kind in AttentionKind]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,6 +27,9 @@ QUERY_MAX: Final = 200
 CURSOR: Final = "console pipelines"
 STATES: Final = ("waiting", "starting", "running", "stopping", "completed", "failed", "cancelled", "paused", NEVER)
 OWNERS_MAX: Final = 500
+ROWS_PER_STEP: Final = 4  # rendered between two looks at the clock; each takes up to 0.2 ms
+KEPT_S: Final = 15.0  # a row whose ages show minutes may be so old
+SECONDS_SHOWN_S: Final = 600.0 + KEPT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +71,7 @@ async def _values(console: Console, request: Request) -> dict[str, Any]:
     wanted, live, now = _filter_of(request), console.context.live, console.context.clock.now()
     mirror = await live.fresh()
     attention = await console.finder.find(mirror)
-    urgent = frozenset(key.partition("/")[0] for key in attention.urgent)
-    chosen = await console.lists.choose(mirror, wanted, urgent)
+    chosen = await console.lists.choose(mirror, wanted, attention.urgent_pipelines)
     skip = _skip_of(request)
     shown = chosen[skip : skip + PAGE_ROWS]
     following = skip + PAGE_ROWS if len(chosen) > skip + PAGE_ROWS else 0
@@ -125,13 +128,33 @@ def _skip_of(request: Request) -> int:
     return skip if isinstance(skip, int) and 0 <= skip <= 10_000_000 else 0
 
 
-async def _rows(console: Console, mirror: Mirror, pipelines: Sequence[str], now: datetime) -> list[PipelineRow]:
-    slices, rows = Slices(console.context.clock), list[PipelineRow]()
-    for pipeline in pipelines:
-        if pipeline in mirror.catalogue:
-            rows.append(_row(console, mirror, pipeline, now))
-        await slices.rest()
+async def _rows(console: Console, mirror: Mirror, pipelines: Sequence[str], now: datetime) -> list[Markup]:
+    """Return the rows as text; only those are rendered that changed since somebody saw them last."""
+    slices, rows, text_of = (
+        Slices(console.context.clock),
+        list[Markup](),
+        console.macro("pipeline_row.html", "pipeline_row"),
+    )
+    async for portion in slices.portions(pipelines, ROWS_PER_STEP):
+        for pipeline in portion:
+            if pipeline in mirror.catalogue:
+                key = mirror.version_of(pipeline), _shown_time(mirror, pipeline, now)
+                rows.append(
+                    console.rows.of(pipeline, key, lambda each=pipeline: text_of(_row(console, mirror, each, now)))
+                )
     return rows
+
+
+def _shown_time(mirror: Mirror, pipeline: str, now: datetime) -> int:
+    """Return a number that changes when a row's texts do because time passes: ages below 10 minutes show seconds."""
+    seconds, run = now.timestamp(), latest_run(mirror, pipeline)
+    if run is None:
+        return int(seconds // KEPT_S)
+    watch, since = mirror.watches.get(run.key), run.at if isinstance(run, FinishedRun) else run.since
+    is_near = seconds - since < SECONDS_SHOWN_S or (
+        watch is not None and abs(watch.breach_at - seconds) < SECONDS_SHOWN_S
+    )
+    return int(seconds) if is_near else int(seconds // KEPT_S)
 
 
 def _row(console: Console, mirror: Mirror, pipeline: str, now: datetime) -> PipelineRow:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from heapq import nsmallest
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +27,7 @@ AHEAD: Final = 0.25  # of the window lies after now
 PAGE_LANES: Final = 100
 QUERY_MAX: Final = 200
 OWNER_HEIGHT: Final = 18
+LANES_S: Final = 5.0  # a drawing of lanes is as old as this at most, if nothing has changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,63 +78,112 @@ class TimelineTick:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineView:
+    """TimelineView is what a query asks for. Without a choice of pipelines, it shows one lane for each owner."""
+
+    window: TimeWindow
+    hours: int
+    begin: str
+    owner: str
+    q: str
+    is_urgent: bool
+    all_lanes: bool
+
+    @property
+    def has_lanes(self) -> bool:
+        return bool(self.owner or self.q or self.is_urgent or self.all_lanes)
+
+    @property
+    def query(self) -> dict[str, str]:
+        return {
+            "from": self.begin,
+            "hours": str(self.hours),
+            "owner": self.owner,
+            "q": self.q,
+            "attention": "1" if self.is_urgent else "",
+            "lanes": "1" if self.all_lanes else "",
+        }
+
+
 async def timeline_page(console: Console, request: Request) -> Response:
-    return await console.page(request, "timeline.html", **await _values(console, request))
+    view = _view_of(console, request)
+    return await console.page(request, "timeline.html", content=await _content(console, view), **_form(console, view))
 
 
 async def timeline_fragment(console: Console, request: Request) -> Response:
-    return await console.page(request, "timeline_content.html", **await _values(console, request))
+    return await console.page(request, "part.html", content=await _content(console, _view_of(console, request)))
 
 
-async def _values(console: Console, request: Request) -> dict[str, Any]:
+def _view_of(console: Console, request: Request) -> TimelineView:
     given, now = request.query_params, console.context.clock.now()
     window, hours, begin = _window(given.get("from", ""), given.get("hours", ""), now)
-    owner, q = given.get("owner", "")[:QUERY_MAX], given.get("q", "")[:QUERY_MAX].strip()
-    is_urgent, all_lanes = given.get("attention", "") == "1", given.get("lanes", "") == "1"
-    mirror = await console.context.live.fresh()
-    query = {
-        "from": begin,
-        "hours": str(hours),
-        "owner": owner,
-        "q": q,
-        "attention": "1" if is_urgent else "",
-        "lanes": "1" if all_lanes else "",
+    return TimelineView(
+        window=window,
+        hours=hours,
+        begin=begin,
+        owner=given.get("owner", "")[:QUERY_MAX],
+        q=given.get("q", "")[:QUERY_MAX].strip(),
+        is_urgent=given.get("attention", "") == "1",
+        all_lanes=given.get("lanes", "") == "1",
+    )
+
+
+def _form(console: Console, view: TimelineView) -> dict[str, Any]:
+    """Return what the form above the drawing shows."""
+    return {
+        "hours": view.hours,
+        "all_hours": HOURS,
+        "query": view.query,
+        "wanted_owner": view.owner,
+        "wanted_q": view.q,
+        "is_urgent": view.is_urgent,
+        "earlier": _moved(view.window, -1),
+        "later": _moved(view.window, 1),
+        "owners": sorted(filter(None, console.context.live.mirror.owners)),
     }
-    lanes, owners, found = list[TimelineLane](), list[TimelineOwner](), 0
-    if owner or q or is_urgent or all_lanes:
-        attention = await console.finder.find(mirror)
-        urgent = frozenset(key.partition("/")[0] for key in attention.urgent)
-        chosen = await console.lists.choose(mirror, PipelineFilter(q=q, owner=owner, attention=is_urgent), urgent)
-        found = len(chosen)
-        first = sorted(chosen, key=lambda each: each not in urgent)[:PAGE_LANES]
-        slices = Slices(console.context.clock)
-        for each in first:
-            lanes.append(_lane(console, mirror, lane_of(mirror, each, window, now.timestamp()), window, now))
-            await slices.rest()
-    else:
-        counted = await console.owners.of(mirror, window)
-        found = len(counted)
-        owners = [_owner(console, each, query) for each in counted[:PAGE_LANES]]
+
+
+async def _content(console: Console, view: TimelineView) -> Markup:
+    """Return the drawing and its table, rendered once for all viewers: owners are counted every ten seconds."""
+    now = console.context.clock.now()
+    mirror = await console.context.live.fresh()
+    if view.has_lanes:
+        key = view, mirror.revision, int(now.timestamp() // LANES_S)
+        return await console.part(key, "timeline_content.html", partial(_lane_values, console, mirror, view, now))
+    key = view, console.owners.name(view.window), mirror.catalogue_is_whole
+    return await console.part(key, "timeline_content.html", partial(_owner_values, console, mirror, view, now))
+
+
+async def _lane_values(console: Console, mirror: Mirror, view: TimelineView, now: datetime) -> dict[str, Any]:
+    attention = await console.finder.find(mirror)
+    urgent, wanted = attention.urgent_pipelines, PipelineFilter(q=view.q, owner=view.owner, attention=view.is_urgent)
+    chosen = await console.lists.choose(mirror, wanted, urgent)
+    first = nsmallest(PAGE_LANES, chosen, key=lambda each: each not in urgent)
+    slices, lanes = Slices(console.context.clock), list[TimelineLane]()
+    for each in first:
+        lanes.append(_lane(console, mirror, lane_of(mirror, each, view.window, now.timestamp()), view.window, now))
+        await slices.rest()
+    return {**_drawing(view, now), "lanes": lanes, "owner_lanes": (), "found": len(chosen)}
+
+
+async def _owner_values(console: Console, mirror: Mirror, view: TimelineView, now: datetime) -> dict[str, Any]:
+    counted = await console.owners.of(mirror, view.window)
+    slices, owners = Slices(console.context.clock), list[TimelineOwner]()
+    for each in counted[:PAGE_LANES]:
+        owners.append(_owner(console, each, view.query))
+        await slices.rest()
+    return {**_drawing(view, now), "lanes": (), "owner_lanes": owners, "found": len(counted)}
+
+
+def _drawing(view: TimelineView, now: datetime) -> dict[str, Any]:
+    window = view.window
     return {
         "now": now,
-        "lanes": lanes,
-        "owner_lanes": owners,
-        "found": found,
-        "page_lanes": PAGE_LANES,
-        "window": window,
         "begin": moment(window.begin),
         "end": moment(window.end),
         "now_at": _share(window, now.timestamp()),
         "ticks": _ticks(window),
-        "hours": hours,
-        "all_hours": HOURS,
-        "query": query,
-        "wanted_owner": owner,
-        "wanted_q": q,
-        "is_urgent": is_urgent,
-        "earlier": _moved(window, -1),
-        "later": _moved(window, 1),
-        "owners": sorted(filter(None, mirror.owners)),
         "is_recent": now.timestamp() - window.begin <= 7 * 86_400,
     }
 

@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from worker.runtime.json_bytes import to_json
@@ -87,6 +88,7 @@ class Fanout:
         self._streams: set[NewsStream] = set()
         self._users: Counter[str] = Counter()
         self._limits = streams_max, per_user_max
+        self._last_sent: tuple[NewsItem, bytes] | None = None
 
     @property
     def last_id(self) -> str:
@@ -109,6 +111,13 @@ class Fanout:
         self._ring.append(item)
         for stream in tuple(self._streams):
             stream.offer(item)
+
+    def as_sent(self, item: NewsItem) -> bytes:
+        """Return an item as streams send it; it is made once for all that send it now."""
+        if self._last_sent is None or self._last_sent[0] is not item:
+            body = b"event: news\nid: %b\ndata: %b\n\n" % (item.id.encode(), to_json(item.as_json()))
+            self._last_sent = item, body
+        return self._last_sent[1]
 
     def start_over(self) -> None:
         """Make everyone fetch everything again: the mirror was built again."""
@@ -164,11 +173,12 @@ def _bounded(runs: Iterable[str], pipelines: Iterable[str]) -> tuple[list[str], 
     left, is_cut = ITEM_BYTES_MAX - 200, False
     kept: tuple[list[str], list[str]] = [], []
     for names, into in zip((runs, pipelines), kept, strict=True):
-        for name in sorted(names):
+        for name in islice(names, NAMES_MAX + 1):  # which ones is no matter: a cut item says that all may have changed
             size = len(to_json(name)) + 1
             if len(into) >= NAMES_MAX or size > left:
                 is_cut = True
                 break
             left -= size
             into.append(name)
+        into.sort()
     return *kept, is_cut

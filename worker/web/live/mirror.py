@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from worker.core.model.events import EventType
@@ -37,6 +38,9 @@ WATCHDOG_EVENTS: Final = frozenset({EventType.WATCHDOG_DEGRADED.value, EventType
 KEPT_EVENTS: Final = BREACHES | MISSES | CONFIG_EVENTS | WATCHDOG_EVENTS
 BREACHED_FOR_S: Final = 7 * 86_400.0
 MISSED_FOR_S: Final = 48 * 3_600.0
+
+# Of all mirrors of a process: two states of a mirror, or of two mirrors, never have the same number.
+_REVISIONS: Final = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ class Mirror:
         self.letters: tuple[int, bool] = (0, True)  # how many, and whether that is all
         self.older: dict[str, dict[str, FinishedRun]] = {}  # `PIPELINE/SCHEDULE` -> period -> outcome before the window
         self._late: set[str] = set()  # of those
-        self.revision = 0
+        self.revision = next(_REVISIONS)
+        self._versions: dict[str, int] = {}  # the revision that changed a pipeline last
         self.catalogue_is_whole = False
         self.ended_is_whole = True  # within seven days
         self.week_is_read = True  # False while the lists of those days are being read
@@ -90,11 +95,12 @@ class Mirror:
     def see_run(self, run: ActiveRun | FinishedRun, *, is_exact: bool = True) -> None:
         """Note a run. What an index said is older than what is known, if the run has moved on since."""
         known = self.active.get(run.key) or self.ended.get(run.key)
-        if known == run:
-            return
-        if known is not None and not is_exact and _entered(known) > _entered(run):
-            return
-        self.forget_run(run.key)
+        if known is not None:
+            if known == run or (not is_exact and _entered(known) > _entered(run)):
+                return
+            self.forget_run(run.key)
+        elif self.older:
+            self.forget_run(run.key)
         if isinstance(run, ActiveRun):
             self.active[run.key] = run
             self._of_pipeline.setdefault(run.pipeline, {})[run.key] = run
@@ -172,16 +178,16 @@ class Mirror:
         found = tuple(sorted(sessions, key=lambda each: each.id))
         alive = {each.id for each in found if is_alive(each, now)}
         if alive != {each.id for each in self.sessions if is_alive(each, now)}:
-            self.revision += 1
+            self.revision = next(_REVISIONS)
         self.sessions = found
         self._alive_at |= dict.fromkeys(alive, now)
         if len(self._alive_at) > TOLD_MAX:
             self._alive_at = dict.fromkeys(alive, now)
 
-    def see_letters(self, count: int, *, is_exact: bool) -> None:
-        if self.letters != (count, is_exact):
-            self.letters = count, is_exact
-            self.revision += 1
+    def see_letters(self, number: int, *, is_exact: bool) -> None:
+        if self.letters != (number, is_exact):
+            self.letters = number, is_exact
+            self.revision = next(_REVISIONS)
 
     def see_older(self, pipeline: str, schedule: str, runs: Iterable[FinishedRun], late: Iterable[str]) -> None:
         """Keep outcomes that ended before the mirror's window, for the strip of a schedule."""
@@ -210,7 +216,7 @@ class Mirror:
             for key in [key for key, event in told.items() if event.at < now - kept_s]:
                 del told[key]
         first = int((now - ENDED_FOR_S) // HOUR_S)
-        for name in [name for name, count in self.hours.items() if name[0] < first or not count]:
+        for name in [name for name, runs in self.hours.items() if name[0] < first or not runs]:
             del self.hours[name]
 
     def _keep_older(self, run: FinishedRun) -> None:
@@ -243,6 +249,10 @@ class Mirror:
     @property
     def bad(self) -> set[str]:
         return {each for each in {*self.rejected, *self._unreadable} if each in self.catalogue and self.is_bad(each)}
+
+    def version_of(self, pipeline: str) -> int:
+        """Return a number that changes with everything that a list shows of a pipeline, apart from the time."""
+        return self._versions.get(pipeline, 0)
 
     def active_of(self, pipeline: str) -> Mapping[str, ActiveRun]:
         return self._of_pipeline.get(pipeline, {})
@@ -294,11 +304,12 @@ class Mirror:
             self._unreadable.discard(pipeline)
 
     def _changed(self, key: str, pipeline: str) -> None:
-        self.revision += 1
+        self.revision = next(_REVISIONS)
         if key:
             self._runs.add(key)
         if pipeline:
             self._pipelines.add(pipeline)
+            self._versions[pipeline] = self.revision
 
 
 def is_alive(session: Session, now: float) -> bool:

@@ -1,22 +1,25 @@
 """The list of pipelines, from the mirror: search, filters and order, without reading the store."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import partial
 from re import compile as compile_pattern
-from typing import Final
+from typing import Final, TypeAlias
 
 from worker.core.run.state import STATE_WORDS
 from worker.runtime.clock import Clock
 from worker.web.live.catalogue import CatalogueEntry
 from worker.web.live.facts import ActiveRun, FinishedRun
 from worker.web.live.mirror import Mirror
+from worker.web.live.shared_results import SharedResults
 from worker.web.live.slices import Slices
 
 SORTS: Final = ("", "owner", "now", "deadline", "ended")
 KEPT_MAX: Final = 8
 NEVER: Final = "no run yet"
+
+_Order: TypeAlias = str | float  # of one kind in one list
 
 _WORDS: Final = {state.value: word for state, word in STATE_WORDS.items()}
 
@@ -42,36 +45,23 @@ class PipelineLists:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: OrderedDict[tuple[int, int, PipelineFilter], Sequence[str]] = OrderedDict()
+        self._found: SharedResults[Sequence[str]] = SharedResults(KEPT_MAX)
 
     async def choose(self, mirror: Mirror, wanted: PipelineFilter, urgent: frozenset[str]) -> Sequence[str]:
         """Return the ids of the pipelines that fit, in order. `urgent` are those that need attention."""
         if wanted.is_empty:
             return mirror.ids
-        name = id(mirror), mirror.revision, wanted
-        if name not in self._known:
-            self._known[name] = await self._choose(mirror, wanted, urgent)
-            if len(self._known) > KEPT_MAX:
-                self._known.popitem(last=False)
-        return self._known[name]
+        return await self._found.of((mirror.revision, wanted), partial(self._choose, mirror, wanted, urgent))
 
     async def _choose(self, mirror: Mirror, wanted: PipelineFilter, urgent: frozenset[str]) -> Sequence[str]:
         slices, now = Slices(self._clock), self._clock.now().timestamp()
-        fits = _text_test(wanted.q)
-        found: list[tuple[tuple[object, ...], str]] = []
-        for pipeline in list(mirror.ids):
+        fits, order = _test(mirror, wanted, urgent, now), _ORDERS.get(wanted.sort)
+        found: list[tuple[_Order, str]] = []
+        async for portion in slices.portions(list(mirror.ids)):
+            entries = [entry for pipeline in portion if (entry := mirror.catalogue.get(pipeline)) and fits(entry)]
+            found += [("" if order is None else order(mirror, entry, now), entry.id) for entry in entries]
+        if order is not None:
             await slices.rest()
-            entry = mirror.catalogue.get(pipeline)
-            if entry is None or not fits(entry):
-                continue
-            if (wanted.owner and entry.owner != wanted.owner) or (wanted.job and entry.job != wanted.job):
-                continue
-            if wanted.attention and pipeline not in urgent:
-                continue
-            if wanted.state and word_of(mirror, pipeline, now) != wanted.state:
-                continue
-            found.append((_order(mirror, entry, wanted.sort, now), pipeline))
-        if wanted.sort:
             found.sort()
         return [pipeline for _, pipeline in found]
 
@@ -101,6 +91,24 @@ def run_word(run: ActiveRun | FinishedRun, *, is_paused: bool = False) -> str:
     return "paused" if is_paused and word == "waiting" else word
 
 
+def _test(
+    mirror: Mirror, wanted: PipelineFilter, urgent: frozenset[str], now: float
+) -> Callable[[CatalogueEntry], bool]:
+    """Return whether an entry fits, what is quick to tell first."""
+    fits_text = _text_test(wanted.q)
+
+    def fits(entry: CatalogueEntry) -> bool:
+        return (
+            (not wanted.owner or entry.owner == wanted.owner)
+            and (not wanted.job or entry.job == wanted.job)
+            and (not wanted.attention or entry.id in urgent)
+            and fits_text(entry)
+            and (not wanted.state or word_of(mirror, entry.id, now) == wanted.state)
+        )
+
+    return fits
+
+
 def _text_test(q: str) -> Callable[[CatalogueEntry], bool]:
     """Return a test for a search: a substring of any text, or a glob over the id if it has a `*`."""
     text = q.strip().lower()
@@ -110,18 +118,18 @@ def _text_test(q: str) -> Callable[[CatalogueEntry], bool]:
     return lambda entry: text in entry.searched
 
 
-def _order(mirror: Mirror, entry: CatalogueEntry, sort: str, now: float) -> tuple[object, ...]:
-    match sort:
-        case "owner":
-            return (entry.owner, entry.id)
-        case "now":
-            return (word_of(mirror, entry.id, now), entry.id)
-        case "deadline":
-            keys = mirror.active_of(entry.id)
-            times = [watch.breach_at for key in keys if (watch := mirror.watches.get(key))]
-            return (min(times, default=float("inf")), entry.id)
-        case "ended":
-            times = [run.at for run in mirror.ended_of(entry.id).values()]
-            return (-max(times, default=0.0), entry.id)
-        case _:
-            return ()
+def _by_deadline(mirror: Mirror, entry: CatalogueEntry, _: float) -> float:
+    times = [watch.breach_at for key in mirror.active_of(entry.id) if (watch := mirror.watches.get(key))]
+    return min(times, default=float("inf"))
+
+
+def _by_end(mirror: Mirror, entry: CatalogueEntry, _: float) -> float:
+    return -max((run.at for run in mirror.ended_of(entry.id).values()), default=0.0)
+
+
+_ORDERS: Final[Mapping[str, Callable[[Mirror, CatalogueEntry, float], _Order]]] = {
+    "owner": lambda mirror, entry, now: entry.owner,  # noqa: ARG005
+    "now": lambda mirror, entry, now: word_of(mirror, entry.id, now),
+    "deadline": _by_deadline,
+    "ended": _by_end,
+}

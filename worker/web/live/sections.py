@@ -3,19 +3,24 @@
 A run is listed once, in the first section that fits.
 """
 
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from heapq import nsmallest
+from operator import itemgetter
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
 from worker.web.live.facts import ActiveRun, ActiveWatch, FinishedRun, NamedRun, ToldEvent
 from worker.web.live.mirror import BREACHED_FOR_S, MISSED_FOR_S, Mirror
+from worker.web.live.shared_results import SharedResults
 from worker.web.live.slices import Slices
 
 SHOWN_MAX: Final = 10
+KEPT_MAX: Final = 2  # results: the latest, and the one before while that is made
 FAILED_FOR_S: Final = 24 * 3_600.0
 DUE_WITHIN_S: Final = 12 * 3_600.0
 OVERDUE_S: Final = 180.0  # the bound after which the watchdog acts
@@ -25,6 +30,9 @@ OWNER_GONE_S: Final = 60.0
 NOBODY_ACTED: Final = "no worker acted on it when it was due; is one running?"
 OWNER_IS_GONE: Final = "the worker that held it is gone, and no other has taken it over yet"
 NOT_CONFIRMED: Final = "the target has not confirmed the start"
+
+_Candidate: TypeAlias = tuple[float, NamedRun]
+_Candidates: TypeAlias = Iterator[_Candidate]
 
 
 class AttentionKind(StrEnum):
@@ -60,6 +68,7 @@ class Attention:
     sections: Mapping[AttentionKind, Sequence[AttentionItem]]
     totals: Mapping[AttentionKind, int]
     urgent: Mapping[str, AttentionKind]  # runs of the first four sections
+    urgent_pipelines: frozenset[str]  # of those
 
     @property
     def needs_attention(self) -> int:
@@ -71,50 +80,54 @@ class AttentionFinder:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._began = clock, clock.now().timestamp()
-        self._known: tuple[int, int, Attention] | None = None
+        self._found: SharedResults[Attention] = SharedResults(KEPT_MAX)
 
     async def find(self, mirror: Mirror) -> Attention:
         now = self._clock.now().timestamp()
-        if self._known is not None and self._known[:2] == (id(mirror), int(now)):
-            return self._known[2]
-        found = await self._sort(mirror, now)
-        self._known = id(mirror), int(now), found
-        return found
+        return await self._found.of((mirror.revision, int(now)), partial(self._sort, mirror, now))
 
     async def _sort(self, mirror: Mirror, now: float) -> Attention:
         slices = Slices(self._clock)
         taken: dict[str, AttentionKind] = {}
         shown: dict[AttentionKind, list[NamedRun]] = {}
         totals: dict[AttentionKind, int] = {}
-        stuck = {run.key: why async for run, why in self._stuck(mirror, slices, now)}
-        candidates: dict[AttentionKind, Iterable[NamedRun]] = {
+        stuck = await self._stuck(mirror, slices, now)
+        candidates: dict[AttentionKind, _Candidates] = {
             AttentionKind.BREACHED: _breached(mirror, now),
             AttentionKind.FAILED: _failed(mirror, now),
             AttentionKind.MISSED: _missed(mirror, now),
-            AttentionKind.STUCK: [mirror.active[key] for key in stuck if key in mirror.active],
+            AttentionKind.STUCK: ((0.0, run) for key in stuck if (run := mirror.active.get(key))),
             AttentionKind.DUE: _due(mirror, now),
             AttentionKind.WAITING: _waiting(mirror),
         }
         for kind, names in candidates.items():
-            left = [name for name in names if name.key not in taken]
-            taken |= dict.fromkeys((name.key for name in left), kind)
-            shown[kind], totals[kind] = left[:SHOWN_MAX], len(left)
+            left: list[_Candidate] = []
+            async for portion in slices.portions(names):
+                left += [each for each in portion if each[1].key not in taken]
+                taken.update((each[1].key, kind) for each in portion if each[1].key not in taken)
+            first = nsmallest(SHOWN_MAX, left, key=itemgetter(0))
+            shown[kind], totals[kind] = [name for _, name in first], len(left)
             await slices.rest()
+        urgent = {key: kind for key, kind in taken.items() if kind in URGENT}
+        await slices.rest()
         return Attention(
             sections={
                 kind: [_item(mirror, kind, name, stuck.get(name.key, ""), now) for name in names]
                 for kind, names in shown.items()
             },
             totals=totals,
-            urgent={key: kind for key, kind in taken.items() if kind in URGENT},
+            urgent=urgent,
+            urgent_pipelines=frozenset(key.partition("/")[0] for key in urgent),
         )
 
-    async def _stuck(self, mirror: Mirror, slices: Slices, now: float) -> AsyncIterator[tuple[ActiveRun, str]]:
-        alive = {each.id for each in mirror.alive(now)}
-        for run in list(mirror.active.values()):
-            await slices.rest()
-            if why := self._why_stuck(mirror, run, alive, now):
-                yield run, why
+    async def _stuck(self, mirror: Mirror, slices: Slices, now: float) -> dict[str, str]:
+        """Return why each run is stuck that is."""
+        alive, found = {each.id for each in mirror.alive(now)}, dict[str, str]()
+        async for runs in slices.portions(list(mirror.active.values())):
+            for run in runs:
+                if why := self._why_stuck(mirror, run, alive, now):
+                    found[run.key] = why
+        return found
 
     def _why_stuck(self, mirror: Mirror, run: ActiveRun, alive: Container[str], now: float) -> str:
         if run.due_at is not None and now - run.due_at > OVERDUE_S:
@@ -140,45 +153,46 @@ def usual_s(mirror: Mirror, name: NamedRun, history: Sequence[FinishedRun] | Non
     return None if entry is None else entry.expected_s
 
 
-# --- candidates -------------------------------------------------------------------------------------------------------
+# --- candidates: each with a number, the least first ------------------------------------------------------------------
 
 
-def _breached(mirror: Mirror, now: float) -> Iterator[NamedRun]:
-    for event in _newest(mirror.breached, now - BREACHED_FOR_S):
+def _breached(mirror: Mirror, now: float) -> _Candidates:
+    # A run that ended is known, unless the mirror does not hold them all, or not yet.
+    holds_all = mirror.ended_is_whole and mirror.week_is_read
+    for event in list(mirror.breached.values()):
         ended = mirror.ended.get(event.key)
         is_settled = ended is not None and ended.word in {"completed", "cancelled"}
-        # A run that ended is known, unless the mirror does not hold them all, or not yet.
-        holds_all = mirror.ended_is_whole and mirror.week_is_read
         is_unknown = ended is None and event.key not in mirror.active and not holds_all
-        if not is_settled and not is_unknown:
-            yield event
+        if event.at >= now - BREACHED_FOR_S and not is_settled and not is_unknown:
+            yield -event.at, event
 
 
-def _failed(mirror: Mirror, now: float) -> list[FinishedRun]:
-    found = [run for run in mirror.failed.values() if run.at >= now - FAILED_FOR_S]
-    return sorted(found, key=lambda run: run.at, reverse=True)
+def _failed(mirror: Mirror, now: float) -> _Candidates:
+    for run in list(mirror.failed.values()):
+        if run.at >= now - FAILED_FOR_S:
+            yield -run.at, run
 
 
-def _missed(mirror: Mirror, now: float) -> Iterator[NamedRun]:
-    for event in _newest(mirror.missed, now - MISSED_FOR_S):
+def _missed(mirror: Mirror, now: float) -> _Candidates:
+    for event in list(mirror.missed.values()):
         active = mirror.active.get(event.key)
         has_begun = event.key in mirror.ended or (active is not None and active.state != State.EVALUATING.value)
-        if not has_begun:
-            yield event
+        if event.at >= now - MISSED_FOR_S and not has_begun:
+            yield -event.at, event
 
 
-def _due(mirror: Mirror, now: float) -> list[ActiveWatch]:
-    found = [watch for watch in mirror.watches.values() if watch.breach_at <= now + DUE_WITHIN_S]
-    return sorted(found, key=lambda watch: watch.breach_at)
+def _due(mirror: Mirror, now: float) -> _Candidates:
+    until = now + DUE_WITHIN_S
+    for watch in list(mirror.watches.values()):
+        if watch.breach_at <= until:
+            yield watch.breach_at, watch
 
 
-def _waiting(mirror: Mirror) -> list[ActiveRun]:
-    found = [run for run in mirror.active.values() if run.state == State.EVALUATING.value]
-    return sorted(found, key=lambda run: run.since)
-
-
-def _newest(told: Mapping[str, ToldEvent], since: float) -> list[ToldEvent]:
-    return sorted((each for each in told.values() if each.at >= since), key=lambda each: each.at, reverse=True)
+def _waiting(mirror: Mirror) -> _Candidates:
+    evaluating = State.EVALUATING.value
+    for run in list(mirror.active.values()):
+        if run.state == evaluating:
+            yield run.since, run
 
 
 def _item(mirror: Mirror, kind: AttentionKind, name: NamedRun, why: str, now: float) -> AttentionItem:

@@ -16,12 +16,12 @@ from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.pauses import pause_key
 from worker.store.repos.sessions import Sessions
 from worker.store.rows import BadRow, first_rows
-from worker.store.table import ACTIVE, EVENT_TYPES, LISTS, Between, Key, TableName, Tables, query_all
+from worker.store.table import ACTIVE, EVENT_TYPES, LISTS, Between, Index, Key, Row, TableName, Tables
 from worker.store.tail import AFTER_ALL_TIMES
 from worker.web.live.facts import ActiveRun, run_of, watch_of
 from worker.web.live.mirror import ENDED_FOR_S, KEPT_EVENTS, TOLD_MAX, Mirror
 from worker.web.live.rows import apply_config, apply_control, apply_event
-from worker.web.live.slices import Slices
+from worker.web.live.slices import SLICE_S, Slices
 
 FIRST_HOURS: Final = 24
 LETTERS_COUNTED_MAX: Final = 1_000
@@ -59,7 +59,7 @@ class MirrorReader:
 
     async def load(self, mirror: Mirror) -> AsyncGenerator[bool]:
         now = self._clock.now()
-        first = now - timedelta(hours=FIRST_HOURS)
+        first, later = now - timedelta(hours=FIRST_HOURS), Slices(self._clock, rest_s=SLICE_S)
         mirror.week_is_read = False
         await self.sessions(mirror)
         await self.letters(mirror)
@@ -72,14 +72,14 @@ class MirrorReader:
         end = first
         while end > week:
             begin = max(week, end - timedelta(days=1))
-            await self.ended(mirror, begin, end)
+            await self.ended(mirror, begin, end, later)
             mirror.expire(now.timestamp())
             end = begin
             yield True
             if not mirror.ended_is_whole:
                 break
         mirror.week_is_read = True
-        async for _ in self.catalogue(mirror):
+        async for _ in self.catalogue(mirror, later):
             yield True
         mirror.catalogue_is_whole = True
         yield True
@@ -105,34 +105,34 @@ class MirrorReader:
 
         async def bucket(number: int) -> None:
             partition = keys.active_bucket(number)
-            async for row in query_all(self._tables, TableName.CONTROL, partition, index=ACTIVE):
-                if str(row["SK"]).startswith(keys.TRIGGER):
-                    run = run_of(row)
-                    if isinstance(run, ActiveRun):
-                        mirror.see_run(run, is_exact=False)
-                        runs.add(run.key)
-                elif str(row["SK"]).startswith(keys.SLA) and (watch := watch_of(row)):
-                    mirror.see_watch(watch)
-                    watches.add(watch.key)
-                await slices.rest()
+            async for rows in self._portions(slices, partition, index=ACTIVE):
+                for row in rows:
+                    if str(row["SK"]).startswith(keys.TRIGGER):
+                        run = run_of(row)
+                        if isinstance(run, ActiveRun):
+                            mirror.see_run(run, is_exact=False)
+                            runs.add(run.key)
+                    elif str(row["SK"]).startswith(keys.SLA) and (watch := watch_of(row)):
+                        mirror.see_watch(watch)
+                        watches.add(watch.key)
 
         await gather_bounded([partial(bucket, number) for number in range(keys.ACTIVE_BUCKETS)])
         return runs, watches
 
-    async def ended(self, mirror: Mirror, begin: datetime, end: datetime) -> int:
+    async def ended(self, mirror: Mirror, begin: datetime, end: datetime, slices: Slices | None = None) -> int:
         """Apply the runs that ended in a range, from the lists of its days; return how many there are."""
         begin, end = begin.astimezone(UTC), end.astimezone(UTC)
         days = [begin.date() + timedelta(days=number) for number in range((end.date() - begin.date()).days + 1)]
         span = Between(keys.millis_text(begin), f"{keys.millis_text(end)}{AFTER_ALL_TIMES}")
-        slices, found = Slices(self._clock), 0
+        steps, found = slices or Slices(self._clock), 0
 
         async def listed(partition: str) -> None:
             nonlocal found
-            async for row in query_all(self._tables, TableName.CONTROL, partition, sk=span, index=LISTS):
-                if (run := run_of(row)) is not None:
-                    mirror.see_run(run, is_exact=False)
-                    found += 1
-                await slices.rest()
+            async for rows in self._portions(steps, partition, index=LISTS, sk=span):
+                for row in rows:
+                    if (run := run_of(row)) is not None:
+                        mirror.see_run(run, is_exact=False)
+                        found += 1
 
         partitions = [
             keys.ended_bucket(status.value, day, number)
@@ -158,9 +158,22 @@ class MirrorReader:
 
         await gather_bounded([partial(of_type, name) for name in sorted(KEPT_EVENTS)])
 
-    async def catalogue(self, mirror: Mirror) -> AsyncGenerator[None]:
+    async def _portions(
+        self, slices: Slices, partition: str, *, index: Index, sk: Between | None = None
+    ) -> AsyncGenerator[Sequence[Row]]:
+        """Yield the rows of an index's partition, a few at a time."""
+        cursor = None
+        while True:
+            page = await self._tables.query(TableName.CONTROL, partition, index=index, sk=sk, cursor=cursor)
+            async for rows in slices.portions(page.rows):
+                yield rows
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def catalogue(self, mirror: Mirror, slices: Slices) -> AsyncGenerator[None]:
         """Read every configuration, page by page, and the pauses of its pipelines."""
-        slices, cursor = Slices(self._clock), None
+        cursor = None
         while True:
             page = await self._tables.query(TableName.CONTROL, keys.PIPELINES, index=LISTS, limit=200, cursor=cursor)
             found = [pipeline for row in page.rows if (pipeline := keys.pipeline_of(str(row["PK"])))]

@@ -27,39 +27,33 @@ class HourCount:
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
+    """DayCounts holds the hours of a day and their sums. `most` is the highest bar, at least 1: it is divided by."""
+
     hours: Sequence[HourCount]
-
-    @property
-    def completed(self) -> int:
-        return sum(each.completed for each in self.hours)
-
-    @property
-    def failed(self) -> int:
-        return sum(each.failed for each in self.hours)
-
-    @property
-    def cancelled(self) -> int:
-        return sum(each.cancelled for each in self.hours)
-
-    @property
-    def most(self) -> int:
-        """Return the highest bar; at least 1, so that it can be divided by."""
-        return max(1, *(max(each.runs, each.breached) for each in self.hours))
+    completed: int
+    failed: int
+    cancelled: int
+    most: int
 
 
 def day_counts(mirror: Mirror, now: float) -> DayCounts:
     """Return the current hour and the 23 before it."""
     last = int(now // HOUR_S)
     breached = Counter(int(each.at // HOUR_S) for each in mirror.breached.values())
+    hours = [
+        HourCount(
+            hour * float(HOUR_S),
+            mirror.hours[hour, "completed"],
+            mirror.hours[hour, "failed"],
+            mirror.hours[hour, "cancelled"],
+            breached[hour],
+        )
+        for hour in range(last - HOURS + 1, last + 1)
+    ]
     return DayCounts(
-        [
-            HourCount(
-                hour * float(HOUR_S),
-                mirror.hours[hour, "completed"],
-                mirror.hours[hour, "failed"],
-                mirror.hours[hour, "cancelled"],
-                breached[hour],
-            )
-            for hour in range(last - HOURS + 1, last + 1)
-        ]
+        hours,
+        completed=sum(each.completed for each in hours),
+        failed=sum(each.failed for each in hours),
+        cancelled=sum(each.cancelled for each in hours),
+        most=max(1, *(max(each.runs, each.breached) for each in hours)),
     )

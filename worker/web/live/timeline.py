@@ -1,16 +1,20 @@
 """The timeline, from the mirror: lanes of pipelines with their runs, or the runs of owners at once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
 from worker.web.live.facts import ActiveRun, FinishedRun
 from worker.web.live.mirror import Mirror
+from worker.web.live.shared_results import SharedResults
 from worker.web.live.slices import Slices
 
 QUARTER_S: Final = 900
+COUNTED_S: Final = 10.0
+COUNTS_MAX: Final = 16
 LANE_RUNS_MAX: Final = 18  # of one lane: with its deadlines at most 20 shapes, so 2,000 on a page of 100 lanes
 
 
@@ -51,10 +55,7 @@ class OwnerLane:
     runs: int = 0
     failed: int = 0
     active: int = 0
-
-    @property
-    def most(self) -> int:
-        return max(self.quarters, default=0)
+    most: int = 0  # at once
 
 
 def lane_of(mirror: Mirror, pipeline: str, window: TimeWindow, now: float) -> PipelineLane:
@@ -72,46 +73,54 @@ def lane_of(mirror: Mirror, pipeline: str, window: TimeWindow, now: float) -> Pi
     )
 
 
-@dataclass(slots=True)
 class OwnerLanes:
     """Counts the runs of every owner, at most once in ten seconds for all viewers."""
 
-    clock: Clock
-    _known: dict[TimeWindow, tuple[float, Sequence[OwnerLane]]] = field(
-        default_factory=dict[TimeWindow, tuple[float, Sequence[OwnerLane]]]
-    )
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counted: SharedResults[Sequence[OwnerLane]] = SharedResults(COUNTS_MAX)
+
+    def name(self, window: TimeWindow) -> Hashable:
+        """Return a name for the counts of a window: while it is the same, they are."""
+        return window, int(self._clock.monotonic() // COUNTED_S)
 
     async def of(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
-        now_s = self.clock.monotonic()
-        known = self._known.get(window)
-        if known is None or now_s - known[0] > 10:
-            if len(self._known) > 16:
-                self._known.clear()
-            self._known[window] = known = now_s, await self._count(mirror, window)
-        return known[1]
+        return await self._counted.of(
+            (mirror.catalogue_is_whole, self.name(window)), partial(self._count, mirror, window)
+        )
 
     async def _count(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
-        slices, now = Slices(self.clock), self.clock.now().timestamp()
+        slices, now = Slices(self._clock), self._clock.now().timestamp()
         quarters = int((window.end - window.begin) // QUARTER_S)
         lanes: dict[str, OwnerLane] = {
             owner: OwnerLane(owner, [0] * quarters, pipelines=count) for owner, count in mirror.owners.items()
         }
-        for run in [*mirror.active.values(), *mirror.ended.values()]:
-            await slices.rest()
-            placed = _ended(run) if isinstance(run, FinishedRun) else _active(run, now)
-            if not window.holds(placed.begin, placed.end):
-                continue
-            entry = mirror.catalogue.get(run.pipeline)
-            owner = entry.owner if entry else ""
-            lane = lanes.setdefault(owner, OwnerLane(owner, [0] * quarters))
-            lane.runs += 1
-            lane.failed += isinstance(run, FinishedRun) and run.word == "failed"
-            lane.active += isinstance(run, ActiveRun)
-            first = max(0, int((placed.begin - window.begin) // QUARTER_S))
-            last = min(quarters - 1, int((placed.end - window.begin) // QUARTER_S))
-            for number in range(first, last + 1):
-                lane.quarters[number] += 1
+        for runs in (list(mirror.active.values()), list(mirror.ended.values())):
+            async for portion in slices.portions(runs):
+                for run in portion:
+                    self._place(mirror, lanes, run, window, now)
+        for lane in lanes.values():
+            lane.most = max(lane.quarters, default=0)
         return sorted(lanes.values(), key=lambda lane: (-lane.failed, lane.owner))
+
+    def _place(
+        self, mirror: Mirror, lanes: dict[str, OwnerLane], run: ActiveRun | FinishedRun, window: TimeWindow, now: float
+    ) -> None:
+        if isinstance(run, FinishedRun) and run.at < window.begin:
+            return  # most are
+        placed = _ended(run) if isinstance(run, FinishedRun) else _active(run, now)
+        if not window.holds(placed.begin, placed.end):
+            return
+        entry, quarters = mirror.catalogue.get(run.pipeline), int((window.end - window.begin) // QUARTER_S)
+        owner = entry.owner if entry else ""
+        lane = lanes.setdefault(owner, OwnerLane(owner, [0] * quarters))
+        lane.runs += 1
+        lane.failed += isinstance(run, FinishedRun) and run.word == "failed"
+        lane.active += isinstance(run, ActiveRun)
+        first = max(0, int((placed.begin - window.begin) // QUARTER_S))
+        last = min(quarters - 1, int((placed.end - window.begin) // QUARTER_S))
+        for number in range(first, last + 1):
+            lane.quarters[number] += 1
 
 
 def _ended(run: FinishedRun) -> LaneRun:
