@@ -319,6 +319,7 @@ class ConsoleWorld:
     clock: ManualClock
     guard: Guard
     live: LiveUpdates
+    console: Console
 
     def browser(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
         known = {"Accept": "text/html", **(bearer(token) if token else {}), **headers}
@@ -342,6 +343,6 @@ async def a_console_world(*, base: str = "", access: AccessRules | None = None) 
         app = with_console(make_api(context), make_console(console))
         health = HealthPages(NoWorker(), Meters())
         guard = Guard(app, rules, health, problem_page=ProblemPages(console))
-        yield ConsoleWorld(tables=tables, clock=clock, guard=guard, live=context.live)
+        yield ConsoleWorld(tables=tables, clock=clock, guard=guard, live=context.live, console=console)
     finally:
         await tables.stop()

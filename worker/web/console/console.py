@@ -135,6 +135,7 @@ class Console:
             "done": "",
             "links": self.links,
             "static": self.static,
+            "status_badge": status_badge,
             "caller": caller,
             "path": path,
             "now": now,
@@ -166,5 +167,4 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["moment"] = moment_text
-    templates.globals["status_badge"] = status_badge
     return templates

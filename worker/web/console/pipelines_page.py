@@ -12,7 +12,7 @@ from starlette.responses import Response
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
-from worker.web.console.wording import Badge, span, span_of
+from worker.web.console.wording import Badge, span, span_of, status_badge
 from worker.web.live.catalogue import CatalogueEntry
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
 from worker.web.live.mirror import Mirror
@@ -140,7 +140,9 @@ async def _rows(console: Console, mirror: Mirror, pipelines: Sequence[str], now:
             if pipeline in mirror.catalogue:
                 key = mirror.version_of(pipeline), _shown_time(mirror, pipeline, now)
                 rows.append(
-                    console.rows.of(pipeline, key, lambda each=pipeline: text_of(_row(console, mirror, each, now)))
+                    console.rows.of(
+                        pipeline, key, lambda each=pipeline: text_of(_row(console, mirror, each, now), status_badge)
+                    )
                 )
     return rows
 

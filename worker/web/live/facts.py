@@ -16,6 +16,8 @@ from worker.store.table import Row
 
 REASON_MAX: Final = 200
 ENDED_STATES: Final = frozenset({State.COMPLETED.value, State.FAILED_FINAL.value})
+_COMPLETED: Final = State.COMPLETED.value
+_CANCELLED: Final = Outcome.CANCELLED.value
 
 
 class NamedRun(msgspec.Struct, frozen=True, gc=False):
@@ -143,13 +145,13 @@ def moment(at: float) -> datetime:
 
 def _ended(name: NamedRun, row: Row, state: str, since: float) -> FinishedRun:
     outcome, attempt = loose_text(row, "outcome"), row.get("attempt")
-    word = "completed" if state == State.COMPLETED.value else "failed"
+    word = "completed" if state == _COMPLETED else "failed"
     return FinishedRun(
         name.key,
         name.pipeline,
         name.schedule,
         name.period,
-        word="cancelled" if outcome == Outcome.CANCELLED.value else word,
+        word="cancelled" if outcome == _CANCELLED else word,
         at=since,
         created_at=seconds(loose_text(row, "createdAt")),
         started_at=seconds(loose_text(row, "startedAt")),
@@ -159,5 +161,7 @@ def _ended(name: NamedRun, row: Row, state: str, since: float) -> FinishedRun:
 
 
 def _due_at(row: Row) -> float | None:
-    times = (seconds(loose_text(row, name)) for name in ("windowEndsAt", "timeoutAt"))
-    return min((at for at in times if at is not None), default=None)
+    ends_at, timeout_at = seconds(loose_text(row, "windowEndsAt")), seconds(loose_text(row, "timeoutAt"))
+    if ends_at is None or timeout_at is None:
+        return timeout_at if ends_at is None else ends_at
+    return min(ends_at, timeout_at)

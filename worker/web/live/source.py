@@ -26,6 +26,10 @@ from worker.web.live.slices import SLICE_S, Slices
 FIRST_HOURS: Final = 24
 LETTERS_COUNTED_MAX: Final = 1_000
 PAUSES_AT_ONCE: Final = 500
+# An embedded store reads on one thread: a page, or the engine, waits for all reads that were handed over before it.
+ROWS_AT_ONCE: Final = 250
+READS_AT_ONCE: Final = 8
+LATER_READS_AT_ONCE: Final = 2  # of the background
 END_OF_TIME: Final = 10**13 - 1
 
 
@@ -116,7 +120,7 @@ class MirrorReader:
                         mirror.see_watch(watch)
                         watches.add(watch.key)
 
-        await gather_bounded([partial(bucket, number) for number in range(keys.ACTIVE_BUCKETS)])
+        await gather_bounded([partial(bucket, each) for each in range(keys.ACTIVE_BUCKETS)], at_once=READS_AT_ONCE)
         return runs, watches
 
     async def ended(self, mirror: Mirror, begin: datetime, end: datetime, slices: Slices | None = None) -> int:
@@ -140,7 +144,8 @@ class MirrorReader:
             for status in (Status.COMPLETED, Status.FAILED_FINAL)
             for number in range(keys.STATUS_BUCKETS)
         ]
-        await gather_bounded([partial(listed, each) for each in partitions])
+        at_once = READS_AT_ONCE if slices is None else LATER_READS_AT_ONCE
+        await gather_bounded([partial(listed, each) for each in partitions], at_once=at_once)
         return found
 
     async def events(self, mirror: Mirror, now: datetime) -> None:
@@ -156,7 +161,7 @@ class MirrorReader:
                 apply_event(mirror, row)
                 await slices.rest()
 
-        await gather_bounded([partial(of_type, name) for name in sorted(KEPT_EVENTS)])
+        await gather_bounded([partial(of_type, name) for name in sorted(KEPT_EVENTS)], at_once=READS_AT_ONCE)
 
     async def _portions(
         self, slices: Slices, partition: str, *, index: Index, sk: Between | None = None
@@ -164,7 +169,9 @@ class MirrorReader:
         """Yield the rows of an index's partition, a few at a time."""
         cursor = None
         while True:
-            page = await self._tables.query(TableName.CONTROL, partition, index=index, sk=sk, cursor=cursor)
+            page = await self._tables.query(
+                TableName.CONTROL, partition, index=index, sk=sk, limit=ROWS_AT_ONCE, cursor=cursor
+            )
             async for rows in slices.portions(page.rows):
                 yield rows
             cursor = page.cursor
