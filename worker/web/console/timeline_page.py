@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import nsmallest
+from itertools import groupby
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -26,7 +27,7 @@ HOURS: Final = (6, 12, 24, 48, 168)
 AHEAD: Final = 0.25  # of the window lies after now
 PAGE_LANES: Final = 100
 QUERY_MAX: Final = 200
-OWNER_HEIGHT: Final = 18
+OWNER_HEIGHT: Final = 36  # units of its drawing: half a pixel each
 LANES_S: Final = 5.0  # a drawing of lanes is as old as this at most, if nothing has changed
 
 
@@ -245,16 +246,14 @@ def _bars(window: TimeWindow, each: LaneRun, line: TimelineLine) -> list[Timelin
 
 
 def _owner(console: Console, lane: OwnerLane, query: dict[str, str]) -> TimelineOwner:
-    """Draw how many runs an owner had at once, as one path of bars: 100 units wide."""
-    step = 100 / max(1, len(lane.quarters))
-    parts: list[str] = []
-    for number, count in enumerate(lane.quarters):
-        if count:
-            height = max(1.0, OWNER_HEIGHT * count / lane.most)
-            left = round(number * step, 3)
-            parts.append(f"M{left} {OWNER_HEIGHT}v-{height:.1f}h{step:.3f}v{height:.1f}z")
+    """Draw how many runs an owner had at once, as one path: a unit wide for each quarter of an hour."""
+    tops = [OWNER_HEIGHT - round(OWNER_HEIGHT * count / max(1, lane.most)) for count in lane.quarters]
+    # A bar of few runs among many is still to be seen.
+    tops = [min(top, OWNER_HEIGHT - 2) if count else top for top, count in zip(tops, lane.quarters, strict=True)]
+    steps = [f"V{top}h{sum(1 for _ in same)}" for top, same in groupby(tops)]
     chosen = {**query, "owner": lane.owner} if lane.owner else {**query, "lanes": "1"}
-    return TimelineOwner(lane=lane, link=console.links.to("timeline", **chosen), path="".join(parts))
+    path = f"M0 {OWNER_HEIGHT}{''.join(steps)}V{OWNER_HEIGHT}z" if lane.most else ""
+    return TimelineOwner(lane=lane, link=console.links.to("timeline", **chosen), path=path)
 
 
 def _ticks(window: TimeWindow) -> list[TimelineTick]:
