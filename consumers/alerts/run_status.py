@@ -29,6 +29,7 @@ _BREACHES: Final = frozenset(
     {
         EventType.SLA_BREACH,
         EventType.RELATIVE_SLA_BREACH,
+        EventType.EVALUATION_SLA_BREACH,
         EventType.SCHEDULE_MISSED,
         EventType.IRREGULAR_SCHEDULE_MISSED,
         EventType.SENSOR_DEADLINE_EXPIRED,

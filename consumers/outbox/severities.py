@@ -31,6 +31,7 @@ _ALERTS: Final = frozenset(
         EventType.SCHEDULE_MISSED,
         EventType.SLA_BREACH,
         EventType.RELATIVE_SLA_BREACH,
+        EventType.EVALUATION_SLA_BREACH,
         EventType.DATA_DRIFT,
         EventType.CONFIG_REJECTED,
         EventType.DATA_LOSS_SUSPECTED,

@@ -355,6 +355,22 @@ async def test_an_armed_watch_is_in_its_bucket_until_it_is_judged(tables: Tables
     assert await active_rows(tables, watch.key, keys.sla_sk(watch.key)) == []
 
 
+async def test_the_watch_of_an_evaluation_is_due_at_its_time_until_all_of_it_is_judged(tables: Tables) -> None:
+    at = NOW + timedelta(minutes=20)
+    watch = await SlaWatches(tables).save(replace(a_watch(run_key_of()), evaluation_at=at, breach_at=None))
+    [found] = await active_rows(tables, watch.key, keys.sla_sk(watch.key))
+    read = await SlaWatches(tables).load(watch.key)
+    judged = replace(
+        watch, evaluation_verdict=Verdict.BREACHED, evaluation_judged_at=at, evaluation_reason="count is missing"
+    )
+    saved = await SlaWatches(tables).save(judged)
+
+    assert read == watch
+    assert found.due_at == at
+    assert await SlaWatches(tables).load(watch.key) == saved
+    assert await active_rows(tables, watch.key, keys.sla_sk(watch.key)) == []
+
+
 async def test_a_store_that_does_not_answer_is_told_plainly_although_many_reads_failed_at_once(tables: Tables) -> None:
     unanswered = FaultyTables(tables, always(DROP_BEFORE), patience_s=0.01)
 

@@ -157,6 +157,8 @@ slas = a_mapping(
     optional={
         "expectedDuration": durations,
         "maxDuration": durations,
+        "evaluationDeadline": st.sampled_from(["5:00", ":10"]),
+        "maxEvaluation": durations,
         "timezone": st.sampled_from(["UTC", "Asia/Tokyo"]),
         "critical": st.booleans(),
         "dayOffset": st.integers(-7, 7),

@@ -5,7 +5,6 @@ have completed, and once all is quiet, every run was started on the attempts tha
 `DEPENDENCY_CRASHES=all` tries every write; without it, some of them.
 """
 
-import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.clock.virtual_time import run
-from tests.support.fakes.remote_store import FaultyTables
+from tests.support.fakes.mortal_tables import MortalTables
 from tests.support.fakes.runner import StartScript
 from tests.support.worlds.dependencies import after, push, ready, rerun, root, run_of
 from tests.support.worlds.engine import DAY, Worker, World, a_world
@@ -30,40 +29,13 @@ from worker.engine.upstreams import UpstreamReader
 from worker.jobs.runner import Running, StartAnswer, StartRequest, Succeeded
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.run_rows import run_from_row
-from worker.store.table import Key, Row, TableName, Tables, Write
+from worker.store.table import TableName, Tables
 
 NEEDS: Final = {"a": "", "b": "a", "c": "a", "d": "bc"}
 NAMES: Final = "abcd"
 POINTS: Final = 120  # more than a life has; those beyond its end try nothing
 SAMPLE: Final = range(3, POINTS, 19)
 CHOSEN: Final = range(POINTS) if os.environ.get("DEPENDENCY_CRASHES") == "all" else SAMPLE
-
-
-class MortalTables(FaultyTables):
-    """The store as a worker sees it that dies at one of its writes: from then on nothing answers."""
-
-    def __init__(self, tables: Tables, at: int | None, *, is_applied: bool) -> None:
-        super().__init__(tables)
-        self._at, self._is_applied, self.writes = at, is_applied, 0
-        self.died = asyncio.Event()
-
-    async def commit(self, *writes: Write) -> None:
-        await self._live()
-        self.writes += 1
-        if self.writes - 1 != self._at:
-            return await self._tables.commit(*writes)
-        if self._is_applied:
-            await self._tables.commit(*writes)
-        self.died.set()
-        return await self._live()
-
-    async def get(self, table: TableName, key: Key) -> Row | None:
-        await self._live()
-        return await self._tables.get(table, key)
-
-    async def _live(self) -> None:
-        if self.died.is_set():
-            await asyncio.Event().wait()
 
 
 async def a_diamond(at: int | None = None, *, is_applied: bool = False) -> tuple[World, list[MortalTables]]:

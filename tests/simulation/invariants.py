@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tests.simulation.target import Job, Record, world_time
@@ -89,6 +89,7 @@ class Inspector:
     given_up: set[str] = field(default_factory=set[str])  # tokens of jobs that people were told to look after
     _rows: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
     _requests: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict[RunKey, set[str]](set))
+    _passed: set[RunKey] = field(default_factory=set[RunKey])  # runs whose rules held at least once
     _accepted: dict[RunKey, int] = field(default_factory=lambda: defaultdict[RunKey, int](int))
     _begun_by_hand: dict[RunKey, int] = field(default_factory=lambda: defaultdict[RunKey, int](int))
     _run_of_token: dict[str, str] = field(default_factory=dict[str, str])
@@ -253,6 +254,7 @@ class Inspector:
         return [id_ for id_ in alive if ended.token not in self.given_up or id_ == known]
 
     def _check_pass(self, key: RunKey, after: Run, decision: Decision) -> None:
+        self._passed.add(key)
         self.verdicts.require(
             EventType.VALIDATION_PASSED in decision.told(key),
             Invariant.NO_START_ON_BAD_DATA,
@@ -286,18 +288,39 @@ class Inspector:
         self._check_versions(f"watch {key}", before, after)
         told = [name for name in decision.told(key) if name in _VERDICTS]
         warned = [name for name in decision.told(key) if name in _WARNINGS]
-        if before is not None and before.verdict is not None:
+        self._check_evaluation(key, before, after, decision)
+        if before is not None and before.is_closed:
             self.verdicts.violated(Invariant.ONE_VERDICT, f"watch {key} moved after its verdict")
+        is_new = after.verdict is not None and (before is None or before.verdict is None)
         self.verdicts.require(
-            [_VERDICTS[name] for name in told] == ([after.verdict] if after.verdict else []),
+            [_VERDICTS[name] for name in told] == ([after.verdict] if is_new else []),
             Invariant.ONE_VERDICT,
             f"watch {key} came to {after.verdict} and told {told}",
         )
         is_first = (before is None or before.warned_at is None) and after.verdict is None
         self.verdicts.require(not warned or is_first, Invariant.ONE_VERDICT, f"watch {key} warned out of turn")
-        if after.verdict in {Verdict.MET, Verdict.BREACHED}:
+        if is_new and after.verdict in {Verdict.MET, Verdict.BREACHED}:
             self._check_truth(key, after, decision)
         self.watches[key] = after
+
+    def _check_evaluation(self, key: RunKey, before: SlaWatch | None, after: SlaWatch, decision: Decision) -> None:
+        """The deadline of the evaluation: one verdict, with its event, and no breach once the rules held."""
+        told = decision.told(key).count(EventType.EVALUATION_SLA_BREACH)
+        was, is_now = before.evaluation_verdict if before else None, after.evaluation_verdict
+        is_breach = was is None and is_now is Verdict.BREACHED
+        self.verdicts.require(
+            (was is None or is_now is was) and told == is_breach,
+            Invariant.ONE_VERDICT,
+            f"the evaluation of {key} went from {was} to {is_now} and told {told} breaches",
+        )
+        has_held = key in self._passed
+        if is_breach:
+            is_due = after.evaluation_at is not None and self._now() >= after.evaluation_at - CLOCKS_AGREE
+            self.verdicts.require(
+                is_due and not has_held,
+                Invariant.ONE_VERDICT,
+                f"the evaluation of {key} was breached at {self._now()}, due {after.evaluation_at}, held {has_held}",
+            )
 
     def _check_truth(self, key: RunKey, watch: SlaWatch, decision: Decision) -> None:
         run = self.runs.get(key)
@@ -307,14 +330,14 @@ class Inspector:
             self.verdicts.violated(
                 Invariant.ONE_VERDICT, f"watch {key} was met outside of the commit of its run's success"
             )
-        elif run is not None and run.state is State.POLLING and run.since < watch.breach_at - 2 * CLOCKS_AGREE:
+        elif run is not None and run.state is State.POLLING and run.since < _due(watch) - 2 * CLOCKS_AGREE:
             # The deadline's own time says nothing about a job that may just have ended: it must have been asked.
             job = self.record.jobs[str((run.job or {})["id"])]
-            was_asked = world_time(job.asked_at) >= watch.breach_at - CLOCKS_AGREE
+            was_asked = world_time(job.asked_at) >= _due(watch) - CLOCKS_AGREE
             self.verdicts.require(
                 was_asked, Invariant.ONE_VERDICT, f"watch {key} was breached without a look at {job.id}"
             )
-        is_due = self._now() >= watch.breach_at - CLOCKS_AGREE
+        is_due = self._now() >= _due(watch) - CLOCKS_AGREE
         self.verdicts.require(
             watch.verdict is Verdict.MET or is_due or key in decision.runs,
             Invariant.ONE_VERDICT,
@@ -327,7 +350,7 @@ class Inspector:
             for job in self.record.by_run[key.pipeline, key.schedule, str(key.period)]
             if isinstance(job.end, Succeeded) and job.end.ended_at is not None
         ]
-        late = [at - watch.breach_at for at in ended]
+        late = [at - _due(watch) for at in ended]
         met = any(by < CLOCKS_AGREE for by in late)
         breached = any(by > -CLOCKS_AGREE for by in late)
         is_true = met if watch.verdict is Verdict.MET else breached
@@ -382,15 +405,31 @@ class Inspector:
                 what = f"run {key} is {run.state} since {run.since}, its time was over at {due}"
                 self.verdicts.require(due > limit, Invariant.BOUNDED_LIFE, what)
         for key, watch in self.watches.items():
-            what = f"the deadline of {key} passed at {watch.breach_at} without a verdict"
-            self.verdicts.require(watch.verdict is not None or watch.breach_at > limit, Invariant.ONE_VERDICT, what)
+            what = f"the deadline of {key} passed at {_open_until(watch)} without a verdict"
+            self.verdicts.require(watch.is_closed or _open_until(watch) > limit, Invariant.ONE_VERDICT, what)
 
     @property
     def is_quiet(self) -> bool:
         """Nothing is left to do but to wait for deadlines that are hours away."""
         is_any_active = any(not run.is_ended and not run.is_at_gate for run in self.runs.values())
         soon = self._now() + SOON
-        return not is_any_active and all(watch.verdict or watch.breach_at > soon for watch in self.watches.values())
+        return not is_any_active and all(
+            watch.is_closed or _open_until(watch) > soon for watch in self.watches.values()
+        )
 
     def _now(self) -> datetime:
         return NOON + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def _due(watch: SlaWatch) -> datetime:
+    assert watch.breach_at is not None
+    return watch.breach_at
+
+
+def _open_until(watch: SlaWatch) -> datetime:
+    """The first of its deadlines that has no verdict."""
+    instants = (
+        watch.breach_at if watch.is_deadline_open else None,
+        watch.evaluation_at if watch.is_evaluation_open else None,
+    )
+    return min((at for at in instants if at is not None), default=datetime.max.replace(tzinfo=UTC))

@@ -128,6 +128,9 @@ def draw_pipeline(number: int, random: Random) -> Pipeline:
         text["dryRun"] = True
     if random.random() < 0.7:
         text["sla"] = random.choice([{"deadline": ":50", "expectedDuration": "20m"}, {"maxDuration": "40m"}])
+    sla = text.get("sla")
+    if isinstance(sla, dict):  # no draw of its own: the histories of earlier seeds stay what they were
+        sla.update({"maxEvaluation": "12m"} if number % 2 else {"evaluationDeadline": ":20"})
     if random.random() < 0.5:
         text["postRun"] = {"rules": [{"key": "out", "check": "gte", "field": "sensor_count", "value": 1}]}
     loaded = load_text(json.dumps(text))

@@ -17,6 +17,7 @@ from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.router import Router
 from worker.engine.intake.sensors import SensorIntake
+from worker.engine.missing_rules import MissingRules
 from worker.engine.pauses import PauseEnds
 from worker.engine.root_causes import RootCauses
 from worker.engine.session_authority import SessionAuthority
@@ -72,7 +73,15 @@ def build_engine(
     upstreams = UpstreamReader(tables, configs, clock)
     index, causes = DependencyIndex(tables, configs, clock), RootCauses(tables, configs, upstreams)
     watches = SlaMonitor(
-        tables, configs, commits, session=standing.session, clock=clock, timers=timers, standing=standing, causes=causes
+        tables,
+        configs,
+        commits,
+        session=standing.session,
+        clock=clock,
+        timers=timers,
+        standing=standing,
+        causes=causes,
+        missing=MissingRules(tables, upstreams, clock),
     )
     engine = Engine(
         tables,

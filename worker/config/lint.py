@@ -174,6 +174,7 @@ def _fires_on(schedule: Schedule, cron: Cron, day: date) -> bool:
 
 
 def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[LintFinding]:
+    yield from _lint_order(schedule, at, start)
     if schedule.cron is None or schedule.sla is None or schedule.sla.deadline is None:
         return
     run = next(expected_runs(schedule, start, start + _YEAR), None)
@@ -184,6 +185,21 @@ def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[Li
         )
         own = at if at[0] == "schedules" else ()
         yield LintFinding((*own, "sla", "deadline"), message, "use a later deadline, or sla.dayOffset: 1")
+
+
+def _lint_order(schedule: Schedule, at: Path, start: datetime) -> Iterator[LintFinding]:
+    """Find a deadline of the evaluation that is no earlier than the run's own: it reports nothing new."""
+    sla = schedule.sla
+    if sla is None or (sla.evaluation_deadline is None and sla.max_evaluation is None):
+        return
+    run = next(expected_runs(schedule, start, start + _YEAR), None) if sla.leading_deadline else None
+    is_late = run and run.breach_at and run.evaluation_at and run.evaluation_at >= run.breach_at
+    is_long = sla.max_evaluation and sla.max_duration and sla.max_evaluation >= sla.max_duration
+    if is_late or is_long:
+        named = "evaluationDeadline" if is_late else "maxEvaluation"
+        own = at if at[0] == "schedules" else ()
+        message = f"`{named}` comes no earlier than the deadline of the run itself"
+        yield LintFinding((*own, "sla", named), message, "leave time for the job between the two")
 
 
 def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[LintFinding]:

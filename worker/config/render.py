@@ -207,9 +207,11 @@ def _sla_section(sla: Sla, schedule: Schedule) -> Section:
         deadline=str(sla.deadline) if sla.deadline else None,
         expectedDuration=None if sla.expected_duration is None else format_duration(sla.expected_duration),
         maxDuration=format_duration(sla.max_duration) if sla.max_duration else None,
+        evaluationDeadline=str(sla.evaluation_deadline) if sla.evaluation_deadline else None,
+        maxEvaluation=format_duration(sla.max_evaluation) if sla.max_evaluation else None,
         timezone=_unless(sla.zone.key, schedule.zone.key),
         critical=sla.critical or None,
-        dayOffset=_unless(sla.day_offset, default_day_offset(sla.deadline, schedule.cron)),
+        dayOffset=_unless(sla.day_offset, default_day_offset(sla.leading_deadline, schedule.cron)),
     )
 
 

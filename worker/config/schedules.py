@@ -205,18 +205,25 @@ def _read_sla(given: _Given, zone: ZoneInfo, cron: Cron | None, problems: Proble
         return None
     deadline = read_deadline(section.deadline, (*at, "deadline"), problems)
     limit = _read_max_duration(section, given, problems)
+    ready_by = read_deadline(section.evaluation_deadline, (*at, "evaluationDeadline"), problems)
+    ready_within = _read_limit(section.max_evaluation, (*at, "maxEvaluation"), "evaluationDeadline", problems)
     own_zone = read_zone(section.timezone, (*at, "timezone"), problems, default=zone)
     expected = read_optional_duration(section.expected_duration, (*at, "expectedDuration"), problems)
-    if not section.deadline and not section.max_duration:
-        problems.tolerate(at, "needs a `deadline` or a `maxDuration`", instead="ignored", key=True)
-    if deadline is None and limit is None:
+    given_any = (section.deadline, section.max_duration, section.evaluation_deadline, section.max_evaluation)
+    if not any(given_any):
+        needed = "needs a `deadline`, a `maxDuration`, an `evaluationDeadline` or a `maxEvaluation`"
+        problems.tolerate(at, needed, instead="ignored", key=True)
+    if deadline is None and limit is None and ready_by is None and ready_within is None:
         return None
+    offset_by = deadline or ready_by
     return Sla(
         deadline=deadline,
         expected_duration=expected,
         max_duration=limit,
+        evaluation_deadline=ready_by,
+        max_evaluation=ready_within,
         zone=own_zone,
-        day_offset=default_day_offset(deadline, cron) if section.day_offset is None else section.day_offset,
+        day_offset=default_day_offset(offset_by, cron) if section.day_offset is None else section.day_offset,
         critical=section.critical,
     )
 
@@ -236,14 +243,20 @@ def _read_max_duration(section: SlaSection, given: _Given, problems: Problems) -
     if given.section.trigger is None:
         message = "counts from the first sensor, and there is no schedule.trigger"
         problems.error(path, message, "give the schedule a trigger, or use `deadline`")
-    duration = parse_duration(section.max_duration)
+    return _read_limit(section.max_duration, path, "deadline", problems)
+
+
+def _read_limit(text: str, path: Path, longer: str, problems: Problems) -> timedelta | None:
+    if not text:
+        return None
+    duration = parse_duration(text)
     if duration is None:
-        problems.error(path, f"{show(section.max_duration)} is not a duration", "for example 90m or 2h; 24h at most")
+        problems.error(path, f"{show(text)} is not a duration", "for example 90m or 2h; 24h at most")
         return None
     if duration > _SLA_MAX:
-        problems.error(path, f"is {section.max_duration}, longer than 24h", "use `deadline` for longer spans")
+        problems.error(path, f"is {text}, longer than 24h", f"use `{longer}` for longer spans")
     if duration <= timedelta(0):
-        problems.tolerate(path, f"must be longer than zero; found {section.max_duration}", instead="ignored")
+        problems.tolerate(path, f"must be longer than zero; found {text}", instead="ignored")
         return None
     return duration
 

@@ -301,13 +301,23 @@ class SlaSection(Section):
     max_duration: DurationText = Field(
         default="", description="Deadline relative to the arrival of the first sensor; up to 24h."
     )
-    timezone: str = Field(default="", description="Time zone of `deadline`. Default: the schedule's.")
+    evaluation_deadline: str = Field(
+        default="",
+        description="When the rules must hold, as in `deadline`. If they do not, Interlock reports what is missing.",
+        examples=["05:00"],
+    )
+    max_evaluation: DurationText = Field(
+        default="",
+        description="The same, relative to the arrival of the first sensor, else to the run's creation; up to 24h.",
+        examples=["45m"],
+    )
+    timezone: str = Field(default="", description="Time zone of the deadlines. Default: the schedule's.")
     critical: Flag = Field(default=False, description="No effect: every breach is an alert.")
     day_offset: int | None = Field(
         default=None,
         ge=-7,
         le=7,
-        description="Days from the period's date to the deadline. Default: 1 for `HH:MM` without cron, else 0.",
+        description="Days from the period's date to the deadlines. Default: 1 for `HH:MM` without cron, else 0.",
     )
 
 

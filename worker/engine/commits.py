@@ -17,6 +17,7 @@ from worker.core.run.effects import (
     DryEffect,
     Effect,
     JudgeDeadline,
+    JudgeEvaluation,
     KeepBaseline,
     KeepInputs,
     KeepOutputs,
@@ -172,7 +173,7 @@ class Commits:
                 draft.writes.append(run_data.inputs_write(draft.key, inputs, draft.now))
             case KeepOutputs(outputs=outputs):
                 draft.writes.append(run_data.outputs_write(draft.key, outputs, draft.now))
-            case WatchDeadline() | JudgeDeadline() | WaiveDeadline() if watch is not None:
+            case WatchDeadline() | JudgeDeadline() | JudgeEvaluation() | WaiveDeadline() if watch is not None:
                 draft.writes.append(sla_watches.save_write(watch.watch))
                 for event in watch.events:
                     await self._tell(draft, event)

@@ -10,6 +10,7 @@ from worker.core.model.keys import RunKey
 from worker.core.run.decision import Decision
 from worker.core.run.effects import (
     JudgeDeadline,
+    JudgeEvaluation,
     KeepBaseline,
     PutRerunRequest,
     RecordRerun,
@@ -50,7 +51,7 @@ class RelatedRowsReader:
                     rows = replace(rows, request=await self._requests.rerun_of(key))
                 case KeepBaseline():
                     rows = replace(rows, baseline=await self._marks.get(key.pipeline, keys.baseline_mark_sk(key)))
-                case WatchDeadline() | JudgeDeadline() | WaiveDeadline():
+                case WatchDeadline() | JudgeDeadline() | JudgeEvaluation() | WaiveDeadline():
                     rows = replace(rows, watch=await self._watches.load(key))
                 case _:
                     continue

@@ -1,11 +1,13 @@
 """SLA watches: warns of deadlines, and judges them when they are due by what the run did."""
 
+from dataclasses import replace
+
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
-from worker.core.model.pipeline import Schedule, Sla
+from worker.core.model.pipeline import Sla
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
 from worker.core.sla.effects import WatchEffect
@@ -13,6 +15,7 @@ from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved, TimerReached, WatchFact, next_due
 from worker.engine.commits import Commits
 from worker.engine.decisions import ForeignRuns
+from worker.engine.missing_rules import MissingRules
 from worker.engine.root_causes import RootCauses, with_cause
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
@@ -24,7 +27,7 @@ from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tab
 
 TRIES_MAX = 8
 _NO_SLA = Sla()
-_CAUSED = frozenset({EventType.SLA_WARNING, EventType.SLA_BREACH})
+_CAUSED = frozenset({EventType.SLA_WARNING, EventType.SLA_BREACH, EventType.EVALUATION_SLA_BREACH})
 
 
 class SlaMonitor:
@@ -41,8 +44,9 @@ class SlaMonitor:
         timers: Timers[TimerKey],
         standing: SessionAuthority,
         causes: RootCauses,
+        missing: MissingRules,
     ) -> None:
-        self._causes = causes
+        self._causes, self._missing = causes, missing
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
         self._clock, self._timers, self._standing = clock, timers, standing
@@ -58,9 +62,9 @@ class SlaMonitor:
 
     async def adopt(self, key: RunKey) -> None:
         watch = await self._watches.load(key)
-        if watch is None or watch.verdict is not None:
+        due = None if watch is None else next_due(watch, self._clock.now())
+        if due is None:
             return
-        due = next_due(watch, self._clock.now()) or watch.breach_at
         at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
         self._timers.set(TimerKey(RowKind.SLA, key), at)
 
@@ -78,11 +82,14 @@ class SlaMonitor:
 
     async def _decide_and_commit(self, key: RunKey, fact: WatchFact | None) -> None:
         watch, run = await self._watches.load(key), await self._runs.load(key)
+        version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
         settled = fact or await self._instant(watch, run)
+        if isinstance(settled, TimerReached) and watch is not None and self._must_evaluate(watch):
+            settled = replace(settled, missing=await self._missing.of(key, run, version))
         now = self._clock.now()
         if fact is None and not self._standing.may_judge_time():
             raise RetryLater(f"{key}: the wall clock is known to be wrong, so no deadline is judged by it")
-        schedule = await self._schedule(key, watch)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
         effects = slawatch.decide(watch, (schedule and schedule.sla) or _NO_SLA, settled, now)
         if schedule is not None and schedule.after and not (isinstance(run, Run) and run.started_after):
             effects = await self._with_cause(key, effects)
@@ -126,9 +133,9 @@ class SlaMonitor:
         pipeline = version.pipeline if version else None
         return pipeline is not None and not pipeline.dry_run and pipeline.schedule(key.schedule) is not None
 
-    async def _schedule(self, key: RunKey, watch: SlaWatch | None) -> Schedule | None:
-        version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
-        return version.pipeline.schedule(key.schedule) if version else None
+    def _must_evaluate(self, watch: SlaWatch) -> bool:
+        """Return whether the rules must hold now: only an evaluation after the deadline may declare a breach."""
+        return watch.is_evaluation_open and watch.times.is_evaluation_due(self._clock.now())
 
     async def _with_cause(self, key: RunKey, effects: list[WatchEffect]) -> list[WatchEffect]:
         """Name the root cause in a warning or breach of a run that its upstreams keep from starting."""

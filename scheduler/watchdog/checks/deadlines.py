@@ -94,7 +94,7 @@ class DeadlineChecks:
         ]
 
     async def _arm_all(self, group: Sequence[DueExpectation], now: datetime) -> None:
-        late = [each for each in group if _breach_at(each) <= now]
+        late = [each for each in group if _times(each).is_over(now)]
         if len(late) > APART_MAX:
             # After a long outage: one summary of the breaches, and a watch for each deadline that is still ahead.
             await self._alerts.tell([_breached(each) for each in late])
@@ -106,9 +106,8 @@ class DeadlineChecks:
             self._work.ledger.settle(each.due)
 
     async def _arm(self, each: DueExpectation) -> None:
-        times = SlaTimes(each.due.moment.run.warning_at, _breach_at(each))
         await self._configs.persist(each.version)
-        expected = RunExpected(times=times, config_hash=each.version.config_hash)
+        expected = RunExpected(times=_times(each), config_hash=each.version.config_hash)
         await self._watches.handle(each.due.key, expected)
 
 
@@ -117,8 +116,9 @@ def _may_breach(row: Row | None) -> bool:
     return row is None or (row.get("status") == Status.RUNNING and "state" not in row)
 
 
-def _breach_at(each: DueExpectation) -> datetime:
-    return each.due.moment.run.breach_at or each.due.moment.at
+def _times(each: DueExpectation) -> SlaTimes:
+    run = each.due.moment.run
+    return SlaTimes(run.warning_at, run.breach_at, run.evaluation_at)
 
 
 def _no_signal(each: DueExpectation) -> Alert:
@@ -133,8 +133,17 @@ def _no_signal(each: DueExpectation) -> Alert:
 
 
 def _breached(each: DueExpectation) -> Alert:
-    breach_at = format_rfc3339(_breach_at(each))
+    breach_at = format_rfc3339(_times(each).last)
     sla = each.schedule.sla
+    if each.due.moment.run.breach_at is None:
+        unready: dict[str, Json] = {
+            "status": "not started",
+            "source": "schedule",
+            "deadlineAt": breach_at,
+            **({"evaluationDeadline": str(sla.evaluation_deadline)} if sla and sla.evaluation_deadline else {}),
+            "actionHint": "find out why the data is late; no run was started for it",
+        }
+        return alert_of(each, EventType.EVALUATION_SLA_BREACH, f"did not start by {breach_at}", unready)
     detail: dict[str, Json] = {
         "status": "not started",
         "source": "schedule",  # the value of every deadline that follows the clock, whatever noticed the breach

@@ -124,7 +124,8 @@ class SignalChecks:
         if version is None:
             return
         await self._configs.persist(version)
-        began = RunBegan(times=arrival.times, arrived_at=arrival.at, config_hash=version.config_hash)
+        arrived_at = arrival.at if arrival.times.breach_at else None
+        began = RunBegan(times=arrival.times, arrived_at=arrived_at, config_hash=version.config_hash)
         await self._monitor.handle(arrival.key, began)
         await self._engine.judge_deadline(arrival.key)
 
@@ -160,7 +161,7 @@ class SignalChecks:
 
 
 def _counts_from_arrival(version: Version) -> bool:
-    return any(schedule.sla and schedule.sla.max_duration for schedule in version.pipeline.schedules)
+    return any(schedule.sla and schedule.sla.counts_from_arrival for schedule in version.pipeline.schedules)
 
 
 def _key(pipeline: PipelineId, schedule: Schedule, row: Row) -> RunKey | None:

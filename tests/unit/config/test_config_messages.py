@@ -113,7 +113,10 @@ def _in_job(text: str) -> str:
             HEAD + JOB + "schedules: [@{cron: 0 6 * * *}]\n",
             "schedules[0].id: is required: each of several schedules has a name",
         ),
-        (HEAD + JOB + TRIGGER + "@sla: {critical: true}\n", "sla: needs a `deadline` or a `maxDuration`"),
+        (
+            HEAD + JOB + TRIGGER + "@sla: {critical: true}\n",
+            "sla: needs a `deadline`, a `maxDuration`, an `evaluationDeadline` or a `maxEvaluation`",
+        ),
         (
             HEAD + JOB + TRIGGER + "sla: {deadline: @25:99}\n",
             'sla.deadline: must be HH:MM or :MM; found the text "25:99"; hours 0 to 23, minutes 00 to 59, in quotes',

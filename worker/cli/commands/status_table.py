@@ -198,10 +198,20 @@ def row_of(line: RunLine, name: str, now: datetime) -> tuple[str, ...]:
 def deadline(watch: SlaWatch, now: datetime) -> str:
     if watch.verdict is not None:
         return VERDICTS[watch.verdict]
+    if watch.breach_at is None:
+        return _evaluation(watch, now)
     if now >= watch.breach_at:
         return f"late {passed(now - watch.breach_at)}"
     left = f"in {passed(watch.breach_at - now)}"
     return f"{left}, warned" if watch.warned_at else left
+
+
+def _evaluation(watch: SlaWatch, now: datetime) -> str:
+    """Return the deadline of the evaluation, of a run that has no other."""
+    if watch.evaluation_verdict is not None:
+        return f"rules: {VERDICTS[watch.evaluation_verdict]}"
+    left = (watch.evaluation_at or now) - now
+    return f"rules in {passed(left)}" if left.total_seconds() > 0 else f"rules late {passed(-left)}"
 
 
 def record_of(line: RunLine) -> dict[str, Json]:
@@ -218,7 +228,9 @@ def record_of(line: RunLine) -> dict[str, Json]:
         "since": format_rfc3339(line.since) if line.since else None,
         "attempt": line.attempt,
         "waitsFor": line.waits_for,
-        "breachAt": format_rfc3339(watch.breach_at) if watch else None,
+        "breachAt": format_rfc3339(watch.breach_at) if watch and watch.breach_at else None,
+        "evaluationAt": format_rfc3339(watch.evaluation_at) if watch and watch.evaluation_at else None,
+        "evaluationVerdict": watch.evaluation_verdict.value if watch and watch.evaluation_verdict else None,
         "warnedAt": format_rfc3339(watch.warned_at) if watch and watch.warned_at else None,
         "verdict": watch.verdict.value if watch and watch.verdict else None,
     }

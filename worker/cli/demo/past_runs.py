@@ -315,7 +315,7 @@ def _verdict(watch: SlaWatch | None) -> Iterator[Event]:
         yield _event(watch.key, watch.since, EventType.SLA_MET, "was done in time")
     elif watch.verdict is Verdict.BREACHED:
         kind = EventType.SLA_BREACH if watch.arrived_at is None else EventType.RELATIVE_SLA_BREACH
-        yield _event(watch.key, watch.breach_at, kind, "missed its deadline")
+        yield _event(watch.key, watch.breach_at or watch.since, kind, "missed its deadline")
 
 
 def _event(key: RunKey, at: datetime, event_type: EventType, message: str, attempt: int | None = None) -> Event:

@@ -80,5 +80,6 @@ def _unless_excluded(entry: PlanEntry | None) -> PlanEntry | None:
 
 
 def _deadlines(entry: PlanEntry) -> tuple[object, ...]:
-    relative = entry.schedule.sla.max_duration if entry.schedule.sla else None
-    return entry.run.warning_at, entry.run.breach_at, entry.run.trigger_deadline_at, relative
+    run, sla = entry.run, entry.schedule.sla
+    relative = (sla.max_duration, sla.max_evaluation) if sla else (None, None)
+    return run.warning_at, run.breach_at, run.evaluation_at, run.trigger_deadline_at, *relative

@@ -47,6 +47,10 @@ def run_facts(entry: PlanEntry) -> Iterator[str]:
 
 
 def _sla_facts(entry: PlanEntry, sla: Sla) -> Iterator[str]:
+    if entry.run.evaluation_at is not None:
+        yield f"rules hold by {wall(entry.run.evaluation_at, sla.zone, entry.day)}"
+    if sla.max_evaluation is not None:
+        yield f"rules hold within {format_duration(sla.max_evaluation)}"
     if entry.run.warning_at is not None:
         yield f"warning {wall(entry.run.warning_at, sla.zone, entry.day)}"
     if entry.run.breach_at is not None:

@@ -152,17 +152,29 @@ class MisfirePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sla:
-    """Sla: at least one of `deadline` and `max_duration` is set.
+    """Sla: at least one of the deadlines of the run and of its evaluation is set.
 
-    With an expected duration of zero there is no warning, only the breach.
+    With an expected duration of zero there is no warning, only the breach. `evaluation_deadline` and `max_evaluation`
+    say by when the rules must hold.
     """
 
     deadline: Deadline | None = None
     expected_duration: timedelta | None = None
     max_duration: timedelta | None = None
+    evaluation_deadline: Deadline | None = None
+    max_evaluation: timedelta | None = None
     zone: ZoneInfo = UTC_ZONE
     day_offset: int = 0
     critical: bool = False
+
+    @property
+    def leading_deadline(self) -> Deadline | None:
+        """Return the time of day that says how often data is due: the run's, else that of its evaluation."""
+        return self.deadline or self.evaluation_deadline
+
+    @property
+    def counts_from_arrival(self) -> bool:
+        return self.max_duration is not None or self.max_evaluation is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

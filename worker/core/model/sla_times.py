@@ -16,20 +16,38 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SlaTimes:
-    """Holds when to warn, if at all, and from when on it is too late.
+    """Holds when to warn, if at all, and from when on it is too late; at least one deadline is set.
 
-    A run that is done before `breach_at` is in time.
+    A run that is done before `breach_at` is in time. `evaluation_at` is when its rules must hold.
     """
 
     warning_at: datetime | None
-    breach_at: datetime
+    breach_at: datetime | None
+    evaluation_at: datetime | None = None
+
+    @property
+    def last(self) -> datetime:
+        """Return the later of the two deadlines."""
+        return max(at for at in (self.breach_at, self.evaluation_at) if at is not None)
+
+    @property
+    def first(self) -> datetime:
+        """Return the first instant at which something is due."""
+        return min(at for at in (self.warning_at, self.breach_at, self.evaluation_at) if at is not None)
 
     def is_breached(self, now: datetime) -> bool:
-        return now >= self.breach_at
+        return self.breach_at is not None and now >= self.breach_at
+
+    def is_over(self, now: datetime) -> bool:
+        """Return whether nothing is left to watch for."""
+        return now >= self.last
 
     def is_warning_due(self, now: datetime) -> bool:
         """Return whether to warn now: only while the breach can still be prevented."""
-        return self.warning_at is not None and self.warning_at <= now < self.breach_at
+        return self.warning_at is not None and self.warning_at <= now and not self.is_breached(now)
+
+    def is_evaluation_due(self, now: datetime) -> bool:
+        return self.evaluation_at is not None and now >= self.evaluation_at
 
 
 def deadline_at(
@@ -54,27 +72,49 @@ def absolute_times(sla: Sla, schedule: Schedule, period: Period) -> SlaTimes | N
 
     There is a warning only if an expected duration is configured.
     """
-    if sla.deadline is None:
-        return None
-    breach_at = deadline_at(
-        sla.deadline, period, zone=sla.zone, hour_zone=schedule.hour_zone, day_offset=sla.day_offset
+    breach_at, evaluation_at = (
+        None
+        if deadline is None
+        else deadline_at(deadline, period, zone=sla.zone, hour_zone=schedule.hour_zone, day_offset=sla.day_offset)
+        for deadline in (sla.deadline, sla.evaluation_deadline)
     )
-    return SlaTimes(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
+    if breach_at is None and evaluation_at is None:
+        return None
+    early = None if breach_at is None or sla.expected_duration is None else breach_at - sla.expected_duration
+    return SlaTimes(early, breach_at, evaluation_at)
 
 
 def relative_times(sla: Sla, arrived_at: datetime) -> SlaTimes | None:
-    """Return the times that follow from the first sensor's arrival; None without a maximum duration."""
+    """Return the times that follow from the first sensor's arrival; None if nothing counts from it."""
+    evaluation_at = None if sla.max_evaluation is None else arrived_at + sla.max_evaluation
     if sla.max_duration is None:
-        return None
+        return None if evaluation_at is None else SlaTimes(None, None, evaluation_at)
     breach_at = arrived_at + sla.max_duration
     early = sla.max_duration / 4 if sla.expected_duration is None else sla.expected_duration
-    return SlaTimes(breach_at - early, breach_at)
+    return SlaTimes(breach_at - early, breach_at, evaluation_at)
 
 
-def times_for_run(sla: Sla, schedule: Schedule, period: Period, arrived_at: datetime | None) -> SlaTimes | None:
-    """Return a run's times: from the arrival if that is known and limited, else from the deadline."""
-    relative = relative_times(sla, arrived_at) if arrived_at else None
-    return relative or absolute_times(sla, schedule, period)
+def times_for_run(
+    sla: Sla,
+    schedule: Schedule,
+    period: Period,
+    arrived_at: datetime | None,
+    *,
+    begun_at: datetime | None = None,
+) -> SlaTimes | None:
+    """Return a run's times: from the arrival if that is known and limited, else from the deadline.
+
+    The run's deadline and that of its evaluation are chosen apart. A run that no sensor started has its rules evaluated
+    since `begun_at`.
+    """
+    counted = arrived_at or begun_at
+    relative = relative_times(sla, counted) if counted else None
+    absolute = absolute_times(sla, schedule, period)
+    judged = relative if relative and relative.breach_at and arrived_at else absolute
+    evaluated = relative if relative and relative.evaluation_at else absolute
+    warning_at, breach_at = (judged.warning_at, judged.breach_at) if judged else (None, None)
+    evaluation_at = evaluated.evaluation_at if evaluated else None
+    return SlaTimes(warning_at, breach_at, evaluation_at) if breach_at or evaluation_at else None
 
 
 def trigger_deadline_at(schedule: Schedule, period: Period) -> datetime | None:
@@ -85,7 +125,7 @@ def trigger_deadline_at(schedule: Schedule, period: Period) -> datetime | None:
     if schedule.trigger is None or schedule.trigger.deadline is None:
         return None
     deadline, sla = schedule.trigger.deadline, schedule.sla
-    if sla is not None and sla.deadline is not None:
+    if sla is not None and sla.leading_deadline is not None:
         zone, day_offset = sla.zone, sla.day_offset
     else:
         # A whole day's data that arrives without a cron schedule is complete, and due, on the next day.

@@ -8,7 +8,7 @@ from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.run_names import rerun_command
-from worker.core.model.sla_times import absolute_times, relative_times
+from worker.core.model.sla_times import times_for_run
 from worker.core.model.values import Json
 from worker.core.run.context import Context, exclusion_of, timeout_of, window_of
 from worker.core.run.decision import Decision, ignore
@@ -93,7 +93,7 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
     signal = fact.signal.content_hash if fact.signal else None
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
     run = replace(run, path=fact.path, is_followed=fact.is_followed)
-    return Decision.of(Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow())
+    return Decision.of(Create(run), *_watch(schedule, fact, now, fact.arrived_at), *recovered, EvaluateNow())
 
 
 def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> Decision:
@@ -101,7 +101,7 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
     if reason := exclusion_of(schedule, fact.key.period):
         return Decision.of(LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason))
     # A replay covers past periods, whose deadlines were judged when they were due.
-    watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
+    watch = [] if fact.reason == REPLAY else _watch(schedule, fact, now, None)
     origin = REPLAY if fact.reason == REPLAY else RERUN
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))
     return Decision.of(
@@ -125,7 +125,7 @@ def _started_by_hand(pipeline: Pipeline, schedule: Schedule, fact: TriggerReques
         return Decision.of(_tell_excluded(fact.key, reason))
     return Decision.of(
         Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, origin=TRIGGER, handled=(fact.identity,))),
-        *_watch(schedule, fact.key, fact.birth, fact.arrived_at),
+        *_watch(schedule, fact, now, fact.arrived_at),
         tell_begun_by_hand(fact),
         EvaluateNow(),
     )
@@ -178,7 +178,7 @@ def _give_up(pipeline: Pipeline, schedule: Schedule, fact: SignalOverdue, now: d
     hint = "find out why the data is late; when it has arrived, request a rerun"
     # The run has failed, and its own deadline applies as after any failure: a person may rerun it before then. A
     # deadline that has passed was reported when it was due, perhaps in one alert with others.
-    watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
+    watch = [each for each in _watch(schedule, fact, None, None) if not each.times.is_over(now)]
     return Decision.of(
         Create(closed),
         *watch,
@@ -225,16 +225,20 @@ def _new_run(
     )
 
 
-def _watch(schedule: Schedule, key: RunKey, birth: NewRun, arrived_at: datetime | None) -> list[WatchDeadline]:
+def _watch(
+    schedule: Schedule,
+    fact: RunTriggered | RerunRequested | TriggerRequested | SignalOverdue,
+    begun_at: datetime | None,
+    arrived_at: datetime | None,
+) -> list[WatchDeadline]:
     sla = schedule.sla
     if sla is None:
         return []
-    relative = relative_times(sla, arrived_at) if arrived_at else None
-    times = relative or absolute_times(sla, schedule, key.period)
+    times = times_for_run(sla, schedule, fact.key.period, arrived_at, begun_at=begun_at)
     if times is None:
         return []
-    counted_from = arrived_at if relative else None
-    return [WatchDeadline(times=times, arrived_at=counted_from, config_hash=birth.config_hash)]
+    counted_from = arrived_at if sla.max_duration else None
+    return [WatchDeadline(times=times, arrived_at=counted_from, config_hash=fact.birth.config_hash)]
 
 
 def _tell_excluded(key: RunKey, reason: str) -> EmitEvent:

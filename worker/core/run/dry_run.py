@@ -176,7 +176,8 @@ def _projection(key: RunKey, schedule: Schedule, now: datetime) -> dict[str, Jso
         "expectedDuration": format_duration(sla.expected_duration),
         "status": "met",
     }
-    if times := absolute_times(sla, schedule, key.period):
+    times = absolute_times(sla, schedule, key.period)
+    if times is not None and times.breach_at is not None:
         projection["deadline"] = format_rfc3339(times.breach_at)
         projection["marginSeconds"] = (times.breach_at - done_at) // timedelta(seconds=1)
         projection["status"] = "breach" if done_at > times.breach_at else "met"

@@ -250,6 +250,13 @@ class JudgeDeadline:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeEvaluation:
+    """Record that the rules held at this time, so that the deadline of the evaluation cannot be missed."""
+
+    held_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class WaiveDeadline:
     """Close the SLA watch without a verdict on the run."""
 
@@ -330,9 +337,10 @@ BesideRow: TypeAlias = (
     | KeepOutputs
     | WatchDeadline
     | JudgeDeadline
+    | JudgeEvaluation
     | WaiveDeadline
 )
-DeadlineEffect: TypeAlias = WatchDeadline | JudgeDeadline | WaiveDeadline
+DeadlineEffect: TypeAlias = WatchDeadline | JudgeDeadline | JudgeEvaluation | WaiveDeadline
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
 Effect: TypeAlias = OfRow | BesideRow | Act | EvaluateAgain | Ignore
 

@@ -11,6 +11,7 @@ from worker.core.run.effects import (
     Effect,
     End,
     EvaluateNow,
+    JudgeEvaluation,
     KeepBaseline,
     KeepInputs,
     LogJob,
@@ -88,6 +89,7 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
         MoveTo(state=State.TRIGGERING, started_on=started_on, started_after=fact.upstreams, start_step=StartStep.SENT),
         *gate,
         *baseline,
+        *_judged(context),
         *_inputs(run.attempt, fact, started_on),
         EmitEvent(
             type=EventType.VALIDATION_PASSED,
@@ -96,6 +98,13 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
         ),
         StartJob(run.token, sending=0),
     )
+
+
+def _judged(context: Context) -> list[JudgeEvaluation]:
+    """Judge the deadline of the evaluation in the commit that starts the job: no breach can follow it."""
+    sla = context.schedule.sla
+    limited = sla is not None and (sla.evaluation_deadline or sla.max_evaluation)
+    return [JudgeEvaluation(context.now)] if limited else []
 
 
 def _inputs(attempt: int, fact: RulesHeld, started_on: Mapping[str, str]) -> list[KeepInputs]:

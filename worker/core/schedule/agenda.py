@@ -49,7 +49,7 @@ class PlanEntry:
     @property
     def moment(self) -> datetime:
         """Return the time that orders the run: its start if known, else its deadline, else its day's start."""
-        known = self.run.at or self.run.breach_at or self.run.trigger_deadline_at
+        known = self.run.at or self.run.deadline_at
         return known or reached_at(datetime.combine(self.run.period.date, time()), self.schedule.zone)
 
     @property
@@ -121,5 +121,5 @@ def unclocked(pipelines: Iterable[Pipeline]) -> list[tuple[PipelineId, Schedule]
 
 
 def _has_deadline(schedule: Schedule) -> bool:
-    by_sla = schedule.sla is not None and schedule.sla.deadline is not None
+    by_sla = schedule.sla is not None and schedule.sla.leading_deadline is not None
     return by_sla or (schedule.trigger is not None and schedule.trigger.deadline is not None)

@@ -19,6 +19,7 @@ def agenda_record(entry: PlanEntry) -> dict[str, Json]:
         "zone": zone.key,
         "warningAt": _iso(run.warning_at),
         "breachAt": _iso(run.breach_at),
+        "evaluationAt": _iso(run.evaluation_at),
         "triggerDeadlineAt": _iso(run.trigger_deadline_at),
         "excluded": run.excluded,
         "note": run.note,

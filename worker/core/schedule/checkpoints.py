@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from worker.core.model.pipeline import Schedule
+from worker.core.model.sla_times import SlaTimes
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, begins_by, expected_runs
 from worker.core.time.cron import next_fire
 
@@ -98,14 +99,14 @@ def _moments_of(schedule: Schedule, run: ExpectedRun, patience: GracePeriods) ->
     deadline = run.trigger_deadline_at
     if deadline is not None and schedule.starts_by_trigger:
         yield DueCheck(at=deadline + patience.signal, about=deadline, concern=CheckKind.SIGNAL, run=run)
-    if run.breach_at is not None:
-        first = min(run.warning_at or run.breach_at, run.breach_at)
-        yield DueCheck(at=first - patience.watch_ahead, about=run.breach_at, concern=CheckKind.WATCH, run=run)
+    if run.breach_at is not None or run.evaluation_at is not None:
+        times = SlaTimes(run.warning_at, run.breach_at, run.evaluation_at)
+        yield DueCheck(at=times.first - patience.watch_ahead, about=times.last, concern=CheckKind.WATCH, run=run)
 
 
 def _reach(schedule: Schedule) -> timedelta:
     """Return how long before its last check a run may be due, so that no past run is overlooked."""
-    if schedule.sla is not None and schedule.sla.deadline is not None:
+    if schedule.sla is not None and schedule.sla.leading_deadline is not None:
         return (abs(schedule.sla.day_offset) + 2) * _DAY
     if schedule.trigger is not None and schedule.trigger.deadline is not None:
         return 3 * _DAY
@@ -141,5 +142,5 @@ def _cron_stretches(schedule: Schedule, start: datetime) -> Iterator[datetime]:
 
 
 def _has_deadline(schedule: Schedule) -> bool:
-    by_sla = schedule.sla is not None and schedule.sla.deadline is not None
+    by_sla = schedule.sla is not None and schedule.sla.leading_deadline is not None
     return by_sla or (schedule.trigger is not None and schedule.trigger.deadline is not None)

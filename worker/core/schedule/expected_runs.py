@@ -44,8 +44,14 @@ class ExpectedRun:
     excluded: str | None = None
     warning_at: datetime | None = None
     breach_at: datetime | None = None
+    evaluation_at: datetime | None = None
     trigger_deadline_at: datetime | None = None
     note: str | None = None
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        """Return the deadline that counts the run, if data starts it whenever it arrives."""
+        return self.breach_at or self.evaluation_at or self.trigger_deadline_at
 
 
 def expected_runs(schedule: Schedule, start: datetime, end: datetime) -> Iterator[ExpectedRun]:
@@ -62,7 +68,7 @@ def expected_runs(schedule: Schedule, start: datetime, end: datetime) -> Iterato
             yield _expect(schedule, Period(day), ExpectedBy.INCLUDE, at=at)
     else:
         for run in _by_deadline(schedule, start, end):
-            deadline = run.breach_at or run.trigger_deadline_at
+            deadline = run.deadline_at
             if deadline is not None and start <= deadline < end:
                 yield run
 
@@ -132,8 +138,8 @@ def _by_deadline(schedule: Schedule, start: datetime, end: datetime) -> Iterator
 
 def _leading_deadline(schedule: Schedule) -> tuple[Deadline | None, int]:
     """Return the deadline that determines how often data is due, and its offset in days."""
-    if schedule.sla is not None and schedule.sla.deadline is not None:
-        return schedule.sla.deadline, schedule.sla.day_offset
+    if schedule.sla is not None and schedule.sla.leading_deadline is not None:
+        return schedule.sla.leading_deadline, schedule.sla.day_offset
     return schedule.trigger.deadline if schedule.trigger else None, 0
 
 
@@ -167,6 +173,7 @@ def _expect(
         excluded=reason_excluded(schedule.exclusion, local_date(period, schedule)),
         warning_at=times.warning_at if times else None,
         breach_at=times.breach_at if times else None,
+        evaluation_at=times.evaluation_at if times else None,
         trigger_deadline_at=trigger_deadline_at(schedule, period),
         note=note,
     )

@@ -29,4 +29,12 @@ class CloseWatch:
     reason: str = ""
 
 
-WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | EmitEvent | Ignore
+@dataclass(frozen=True, slots=True)
+class CloseEvaluation:
+    """Record whether the rules held by the deadline of the evaluation; the run's own deadline stays open."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | CloseEvaluation | EmitEvent | Ignore

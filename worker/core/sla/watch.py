@@ -9,11 +9,12 @@ from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Sla
+from worker.core.model.rule_report import RuleReport, missing_record
 from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
-from worker.core.run.effects import DeadlineEffect, JudgeDeadline, WaiveDeadline, WatchDeadline
+from worker.core.run.effects import DeadlineEffect, JudgeDeadline, JudgeEvaluation, WaiveDeadline, WatchDeadline
 from worker.core.run.state import Status
-from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
+from worker.core.sla.effects import ArmWatch, CloseEvaluation, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import format_rfc3339, format_utc
@@ -44,15 +45,24 @@ class RunSucceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPassed:
+    """RunPassed: the rules of the run held, and its job is started."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class TimerReached:
-    """TimerReached: the warning or the breach is due. `status` None means that the run does not exist.
+    """TimerReached: something is due. `status` None means that the run does not exist.
 
     The run was read just before. `succeeded_at` is set for a run that is known to be done but was not judged, such as
-    another system's.
+    another system's. `missing` is what keeps the rules from holding, evaluated after their deadline; empty if they hold
+    or held, None if they were not evaluated.
     """
 
     status: Status | None
     succeeded_at: datetime | None = None
+    missing: tuple[RuleReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +83,7 @@ class DeadlineWaived:
     reason: str
 
 
-WatchFact: TypeAlias = RunExpected | RunBegan | RunSucceeded | TimerReached | DeadlineMoved | DeadlineWaived
+WatchFact: TypeAlias = RunExpected | RunBegan | RunPassed | RunSucceeded | TimerReached | DeadlineMoved | DeadlineWaived
 
 
 # --- decide -----------------------------------------------------------------------------------------------------------
@@ -83,13 +93,16 @@ def decide(watch: SlaWatch | None, sla: Sla, fact: WatchFact, now: datetime) -> 
     """Decide what must happen next. Never empty: a fact that changes nothing is an `Ignore`."""
     if watch is None:
         return _without_watch(fact)
-    if watch.verdict is not None:
-        return [Ignore(f"the deadline was judged: {watch.verdict}; that is final")]
+    if watch.is_closed:
+        verdict = watch.verdict or watch.evaluation_verdict
+        return [Ignore(f"the deadline was judged: {verdict}; that is final")]
     match fact:
         case RunExpected():
             return [Ignore("the deadline is watched already")]
         case RunBegan():
             return _rearmed(watch, fact.times, fact.arrived_at, fact.config_hash)
+        case RunPassed(at=at):
+            return _held(watch, at) or [Ignore("the evaluation has no open deadline")]
         case RunSucceeded(at=at):
             return _judged(watch, sla, at)
         case TimerReached():
@@ -114,9 +127,11 @@ def _without_watch(fact: WatchFact) -> list[WatchEffect]:
 
 
 def _rearmed(watch: SlaWatch, times: SlaTimes, arrived_at: datetime | None, config_hash: str) -> list[WatchEffect]:
-    if (times, arrived_at) == (SlaTimes(watch.warning_at, watch.breach_at), watch.arrived_at):
+    armed = ArmWatch(times=times, arrived_at=arrived_at, config_hash=config_hash)
+    after = _moved_to(watch, armed)
+    if (after.times, after.arrived_at) == (watch.times, watch.arrived_at):
         return [Ignore("the deadline is what it was")]
-    return [ArmWatch(times=times, arrived_at=arrived_at, config_hash=config_hash)]
+    return [armed]
 
 
 def _moved(watch: SlaWatch, fact: DeadlineMoved) -> list[WatchEffect]:
@@ -130,22 +145,74 @@ def _moved(watch: SlaWatch, fact: DeadlineMoved) -> list[WatchEffect]:
 def _instant_came(watch: SlaWatch, sla: Sla, fact: TimerReached, now: datetime) -> list[WatchEffect]:
     if fact.succeeded_at is not None:
         return _judged(watch, sla, fact.succeeded_at)
-    times = SlaTimes(watch.warning_at, watch.breach_at)
-    if times.is_breached(now):
+    due = [*_evaluation_due(watch, sla, fact, now), *_deadline_due(watch, sla, fact, now)]
+    return due or [Ignore("nothing is due, or it was said already")]
+
+
+def _deadline_due(watch: SlaWatch, sla: Sla, fact: TimerReached, now: datetime) -> list[WatchEffect]:
+    if not watch.is_deadline_open:
+        return []
+    if watch.times.is_breached(now):
         return _breached(watch, sla, fact.status, "the deadline passed without a success")
-    if times.is_warning_due(now) and watch.warned_at is None:
+    if watch.times.is_warning_due(now) and watch.warned_at is None:
         return [MarkWarned(), _tell_warning(watch, sla, fact.status)]
-    return [Ignore("nothing is due, or it was said already")]
+    return []
+
+
+def _evaluation_due(watch: SlaWatch, sla: Sla, fact: TimerReached, now: datetime) -> list[WatchEffect]:
+    """Judge the evaluation by what an evaluation after its deadline found; without one, judge it later."""
+    if fact.missing is None or not watch.is_evaluation_open or not watch.times.is_evaluation_due(now):
+        return []
+    return _unready(watch, sla, fact.status, fact.missing) if fact.missing else _held(watch, now)
 
 
 def _judged(watch: SlaWatch, sla: Sla, succeeded_at: datetime) -> list[WatchEffect]:
     """Judge a success: it is in time if it was before the breach, whenever it was noticed."""
+    held = _held(watch, succeeded_at)  # nothing succeeds whose rules did not hold
+    if watch.breach_at is None or not watch.is_deadline_open:
+        return held or [Ignore("there is no open deadline")]
     if succeeded_at >= watch.breach_at:
-        return _breached(watch, sla, Status.COMPLETED, f"the success came at {format_utc(succeeded_at)}, too late")
+        late = f"the success came at {format_utc(succeeded_at)}, too late"
+        return [*held, *_breached(watch, sla, Status.COMPLETED, late)]
     detail: dict[str, Json] = {"succeededAt": format_rfc3339(succeeded_at), "breachAt": format_rfc3339(watch.breach_at)}
     return [
+        *held,
         CloseWatch(Verdict.MET),
         EmitEvent(type=EventType.SLA_MET, message=f"{watch.key} was done in time", detail=detail),
+    ]
+
+
+def _held(watch: SlaWatch, at: datetime) -> list[WatchEffect]:
+    """Record that the rules held.
+
+    It counts as in time even if no worker evaluated them at the deadline and the first evaluation since came later:
+    then nothing shows that something was missing.
+    """
+    if not watch.is_evaluation_open:
+        return []
+    late = f"first evaluated after the deadline, at {format_utc(at)}" if watch.times.is_evaluation_due(at) else ""
+    return [CloseEvaluation(Verdict.MET, late)]
+
+
+def _unready(watch: SlaWatch, sla: Sla, status: Status | None, missing: Sequence[RuleReport]) -> list[WatchEffect]:
+    more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+    why = f"{missing[0].reason}{more}"
+    detail: dict[str, Json] = {
+        "status": "not started" if status is None else status.value,
+        "source": "schedule",
+        "deadlineAt": format_rfc3339(watch.times.evaluation_at) if watch.times.evaluation_at else None,
+        **missing_record(missing),
+        "actionHint": "find out why the data is late or wrong (`interlock explain`); nothing was stopped",
+    }
+    if sla.max_evaluation is not None:
+        detail["maxEvaluation"] = format_duration(sla.max_evaluation)
+    elif sla.evaluation_deadline is not None:
+        detail["evaluationDeadline"] = str(sla.evaluation_deadline)
+    at = format_utc(watch.evaluation_at) if watch.evaluation_at else "its deadline"
+    message = f"{watch.key}: the rules did not hold by {at}: {why}"
+    return [
+        CloseEvaluation(Verdict.BREACHED, why),
+        EmitEvent(type=EventType.EVALUATION_SLA_BREACH, message=message, detail=detail),
     ]
 
 
@@ -155,7 +222,7 @@ def _breached(watch: SlaWatch, sla: Sla, status: Status | None, why: str) -> lis
         CloseWatch(Verdict.BREACHED, why),
         EmitEvent(
             type=EventType.RELATIVE_SLA_BREACH if is_relative else EventType.SLA_BREACH,
-            message=f"{watch.key} missed its deadline of {format_utc(watch.breach_at)}: {why}",
+            message=f"{watch.key} missed its deadline of {_due(watch)}: {why}",
             detail={
                 **_detail(watch, sla, status),
                 "actionHint": "inform the users of the data; find out why it is late",
@@ -168,7 +235,7 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> EmitEvent
     is_relative = watch.arrived_at is not None
     return EmitEvent(
         type=EventType.RELATIVE_SLA_WARNING if is_relative else EventType.SLA_WARNING,
-        message=f"{watch.key} may miss its deadline of {format_utc(watch.breach_at)}",
+        message=f"{watch.key} may miss its deadline of {_due(watch)}",
         detail={**_detail(watch, sla, status), "actionHint": "find out what the run waits for while there is time"},
     )
 
@@ -178,14 +245,18 @@ def _detail(watch: SlaWatch, sla: Sla, status: Status | None) -> dict[str, Json]
         "status": "not started" if status is None else status.value,
         # As in the Lambda edition: there, the watchdog handles deadlines that count from the arrival of data.
         "source": "schedule" if watch.arrived_at is None else "watchdog",
-        "breachAt": format_rfc3339(watch.breach_at),
+        "breachAt": None if watch.breach_at is None else format_rfc3339(watch.breach_at),
     }
-    if watch.arrived_at is not None:
+    if watch.arrived_at is not None and watch.breach_at is not None:
         detail["sensorArrivalAt"] = format_rfc3339(watch.arrived_at)
         detail["maxDuration"] = format_duration(watch.breach_at - watch.arrived_at)
     elif sla.deadline is not None:
         detail["deadline"] = str(sla.deadline)
     return detail
+
+
+def _due(watch: SlaWatch) -> str:
+    return "" if watch.breach_at is None else format_utc(watch.breach_at)
 
 
 # --- with a run -------------------------------------------------------------------------------------------------------
@@ -213,12 +284,14 @@ def move_with_run(
     return MovedWatch(after, tuple(effect for effect in effects if isinstance(effect, EmitEvent)))
 
 
-def _fact_of(effect: DeadlineEffect) -> RunBegan | RunSucceeded | DeadlineWaived:
+def _fact_of(effect: DeadlineEffect) -> RunBegan | RunPassed | RunSucceeded | DeadlineWaived:
     match effect:
         case WatchDeadline():
             return RunBegan(times=effect.times, arrived_at=effect.arrived_at, config_hash=effect.config_hash)
         case JudgeDeadline(succeeded_at=at):
             return RunSucceeded(at)
+        case JudgeEvaluation(held_at=at):
+            return RunPassed(at)
         case WaiveDeadline(reason=reason):
             return DeadlineWaived(reason)
 
@@ -234,12 +307,17 @@ def evolve(
     for effect in effects:
         watch = _armed(watch, key, effect, now) if isinstance(effect, ArmWatch) else _applied(watch, effect, now)
     # The session that commits a watch holds its next timer; an unchanged watch needs no commit.
-    return watch if watch is None or watch == before else replace(watch, owner=None if watch.verdict else by)
+    return watch if watch is None or watch == before else replace(watch, owner=None if watch.is_closed else by)
 
 
 def next_due(watch: SlaWatch, now: datetime) -> datetime | None:
-    """Return when the watch must next warn or judge; None after its verdict."""
-    if watch.verdict is not None:
+    """Return when the watch must next warn or judge; None after its last verdict."""
+    due = [_next_of_deadline(watch, now), watch.evaluation_at if watch.is_evaluation_open else None]
+    return min((at for at in due if at is not None), default=None)
+
+
+def _next_of_deadline(watch: SlaWatch, now: datetime) -> datetime | None:
+    if watch.breach_at is None or not watch.is_deadline_open:
         return None
     if watch.warned_at is None and watch.warning_at is not None and watch.warning_at < watch.breach_at:
         return watch.warning_at if now < watch.breach_at else watch.breach_at
@@ -247,10 +325,18 @@ def next_due(watch: SlaWatch, now: datetime) -> datetime | None:
 
 
 def _armed(watch: SlaWatch | None, key: RunKey, effect: ArmWatch, now: datetime) -> SlaWatch:
-    watch = watch or SlaWatch(key=key, config_hash=effect.config_hash, since=now, breach_at=effect.times.breach_at)
+    return _moved_to(watch or SlaWatch(key=key, config_hash=effect.config_hash, since=now), effect)
+
+
+def _moved_to(watch: SlaWatch, effect: ArmWatch) -> SlaWatch:
+    """Return the watch with new times; what was judged keeps the time it was judged by."""
+    watch = replace(watch, config_hash=effect.config_hash)
+    if watch.evaluation_verdict is None:
+        watch = replace(watch, evaluation_at=effect.times.evaluation_at)
+    if watch.verdict is not None:
+        return watch
     return replace(
         watch,
-        config_hash=effect.config_hash,
         arrived_at=effect.arrived_at,
         warning_at=effect.times.warning_at,
         breach_at=effect.times.breach_at,
@@ -261,7 +347,18 @@ def _applied(watch: SlaWatch | None, effect: WatchEffect, now: datetime) -> SlaW
     match effect:
         case MarkWarned() if watch is not None:
             return replace(watch, since=now, warned_at=now)
+        case CloseWatch(verdict=Verdict.WAIVED, reason=reason) if watch is not None:
+            waived = _judge_evaluation(watch, CloseEvaluation(Verdict.WAIVED, reason), now)
+            return waived if watch.verdict else replace(waived, since=now, verdict=Verdict.WAIVED, reason=reason)
         case CloseWatch(verdict=verdict, reason=reason) if watch is not None:
             return replace(watch, since=now, verdict=verdict, reason=reason)
+        case CloseEvaluation() if watch is not None:
+            return _judge_evaluation(watch, effect, now)
         case _:
             return watch
+
+
+def _judge_evaluation(watch: SlaWatch, effect: CloseEvaluation, now: datetime) -> SlaWatch:
+    if not watch.is_evaluation_open:
+        return watch
+    return replace(watch, evaluation_verdict=effect.verdict, evaluation_judged_at=now, evaluation_reason=effect.reason)

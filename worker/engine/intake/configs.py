@@ -159,7 +159,7 @@ class ConfigChanges:
         """
         for schedule in version.pipeline.schedules:
             for watch in await self._watches.of_schedule(version.pipeline.id, schedule.id):
-                if watch.verdict is None and await self._runs.load(watch.key) is None:
+                if not watch.is_closed and await self._runs.load(watch.key) is None:
                     await self._move(watch, schedule, version.config_hash)
 
     async def _move(self, watch: SlaWatch, schedule: Schedule, config_hash: str) -> None:

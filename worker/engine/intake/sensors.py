@@ -244,7 +244,7 @@ class SensorIntake:
 
         The time is stored before the run is created.
         """
-        if schedule.sla is None or schedule.sla.max_duration is None:
+        if schedule.sla is None or not schedule.sla.counts_from_arrival:
             return None
         mark_sk = keys.first_arrival_mark_sk(key)
         kept = await self._marks.get(key.pipeline, mark_sk)

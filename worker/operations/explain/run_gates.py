@@ -20,7 +20,7 @@ from worker.core.run.state import (
     foreign_word,
     status_word,
 )
-from worker.core.sla.state import Verdict
+from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.explain.conditions import conditions_of
 from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open
 from worker.operations.explain.remedies import smallest_changes
@@ -198,21 +198,45 @@ def _asked(sight: RunSnapshot) -> str:
 
 def sla(sight: RunSnapshot) -> GateFinding:
     """Return the SLA gate. A deadline blocks nothing, so it always passes, even if it was missed."""
-    watch, wanted = sight.watch, sight.schedule.sla
+    watch, wanted, zone = sight.watch, sight.schedule.sla, sight.schedule.zone
     if watch is None:
         times = times_for_run(wanted, sight.schedule, sight.key.period, None) if wanted else None
         if times is None:
             return is_open(Gate.SLA, "no deadline" if wanted is None else "its deadline counts from its first sensor")
-        return is_open(Gate.SLA, f"due by {moment(times.breach_at, sight.schedule.zone)}; not watched yet")
+        parts = [f"due by {moment(times.breach_at, zone)}"] if times.breach_at else []
+        parts += [f"rules to hold by {moment(times.evaluation_at, zone)}"] if times.evaluation_at else []
+        return is_open(Gate.SLA, "; ".join([*parts, "not watched yet"]))
+    parts = [_of_deadline(watch, sight), _of_evaluation(watch, sight)]
+    return is_open(Gate.SLA, "; ".join(part for part in parts if part))
+
+
+def _of_deadline(watch: SlaWatch, sight: RunSnapshot) -> str:
+    if watch.breach_at is None:
+        return ""
     due, since = moment(watch.breach_at, sight.schedule.zone), moment(watch.since, sight.schedule.zone)
     why = f": {watch.reason}" if watch.reason else ""
     match watch.verdict:
         case None:
             warned = "; the warning was sent" if watch.warned_at else ""
-            return is_open(Gate.SLA, f"{'overdue since' if sight.now >= watch.breach_at else 'due by'} {due}{warned}")
+            return f"{'overdue since' if sight.now >= watch.breach_at else 'due by'} {due}{warned}"
         case Verdict.MET:
-            return is_open(Gate.SLA, f"met: due by {due}, decided at {since}")
+            return f"met: due by {due}, decided at {since}"
         case Verdict.BREACHED:
-            return is_open(Gate.SLA, f"missed: due by {due}{why}")
+            return f"missed: due by {due}{why}"
         case Verdict.WAIVED:
-            return is_open(Gate.SLA, f"waived at {since}{why}")
+            return f"waived at {since}{why}"
+
+
+def _of_evaluation(watch: SlaWatch, sight: RunSnapshot) -> str:
+    if watch.evaluation_at is None:
+        return ""
+    due = moment(watch.evaluation_at, sight.schedule.zone)
+    match watch.evaluation_verdict:
+        case None:
+            return f"rules to hold by {due}"
+        case Verdict.MET:
+            return f"rules held by {due}"
+        case Verdict.BREACHED:
+            return f"rules did not hold by {due}: {watch.evaluation_reason}"
+        case Verdict.WAIVED:
+            return f"rules to hold by {due}, waived"

@@ -114,7 +114,7 @@ def _next(schedule: Schedule, now: datetime) -> str:
     run = next(coming, None)
     if run is None:
         return ""
-    when = run.at or run.breach_at or run.trigger_deadline_at
+    when = run.at or run.deadline_at
     by = "" if when is None else f" {'at' if run.at else 'by'} {moment(when, schedule.zone)}"
     return f"; next is {run.period}{by}"
 

@@ -181,7 +181,7 @@ class LineageReader:
                     key=key,
                     status=UpstreamRun(key=key, run=run).word,
                     duration=format_duration(took) if took else "",
-                    deadline=format_rfc3339(watch.breach_at) if watch else "",
+                    deadline=format_rfc3339(watch.breach_at) if watch and watch.breach_at else "",
                 )
             )
         return tuple(shown)

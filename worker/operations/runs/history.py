@@ -145,6 +145,15 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
         )
     if watch.warned_at is not None:
         yield HistoryEntry(at=watch.warned_at, source=HistorySource.SLA, what="warned")
+    if watch.evaluation_verdict is not None and watch.evaluation_judged_at is not None:
+        missed = watch.evaluation_verdict is Verdict.BREACHED
+        yield HistoryEntry(
+            at=watch.evaluation_judged_at,
+            source=HistorySource.SLA,
+            what=f"evaluation {watch.evaluation_verdict.lower()}",
+            message=watch.evaluation_reason,
+            title="rules missed" if missed else f"rules {watch.evaluation_verdict.lower()}",
+        )
     if watch.verdict is not None:
         yield HistoryEntry(
             at=watch.since,

@@ -104,7 +104,7 @@ def attempt_records(run: Run) -> Iterator[AttemptRecord]:
 
 
 def deadline_record(watch: SlaWatch | None) -> DeadlineRecord | None:
-    if watch is None:
+    if watch is None or watch.breach_at is None:
         return None
     verdict = None if watch.verdict is None else watch.verdict.value.lower()
     return DeadlineRecord(warning_at=watch.warning_at, breach_at=watch.breach_at, verdict=verdict)

@@ -101,10 +101,14 @@ def watch_to_row(watch: SlaWatch) -> dict[str, Value]:
             "configHash": watch.config_hash,
             "arrivedAt": optional_instant_text(watch.arrived_at),
             "warningAt": optional_instant_text(watch.warning_at),
-            "breachAt": instant_text(watch.breach_at),
+            "breachAt": optional_instant_text(watch.breach_at),
             "warnedAt": optional_instant_text(watch.warned_at),
             "verdict": None if watch.verdict is None else watch.verdict.value,
             "reason": watch.reason or None,
+            "evaluationAt": optional_instant_text(watch.evaluation_at),
+            "evaluationVerdict": None if watch.evaluation_verdict is None else watch.evaluation_verdict.value,
+            "evaluationJudgedAt": optional_instant_text(watch.evaluation_judged_at),
+            "evaluationReason": watch.evaluation_reason or None,
             "owner": watch.owner,
             **_lifetime(watch, key),
         }
@@ -112,9 +116,13 @@ def watch_to_row(watch: SlaWatch) -> dict[str, Value]:
 
 
 def _lifetime(watch: SlaWatch, key: Key) -> dict[str, Value]:
-    if watch.verdict is None:
-        return {ACTIVE.partition: keys.active_bucket_of(key.pk, key.sk)}
-    return {TTL: expiry(watch.since, retention.RUNS)}
+    if watch.is_closed:
+        return {TTL: expiry(watch.since, retention.RUNS)}
+    active: dict[str, Value] = {ACTIVE.partition: keys.active_bucket_of(key.pk, key.sk)}
+    if watch.is_evaluation_open and watch.evaluation_at is not None:
+        # The index of active rows copies this attribute, so that an overdue evaluation is found like an overdue run.
+        active["windowEndsAt"] = instant_text(watch.evaluation_at)
+    return active
 
 
 def watch_from_row(row: Row) -> SlaWatch:
@@ -129,9 +137,13 @@ def watch_from_row(row: Row) -> SlaWatch:
         since=instant(row, "since"),
         arrived_at=optional_instant(row, "arrivedAt"),
         warning_at=optional_instant(row, "warningAt"),
-        breach_at=instant(row, "breachAt"),
+        breach_at=optional_instant(row, "breachAt"),
         warned_at=optional_instant(row, "warnedAt"),
         verdict=optional_choice(row, "verdict", Verdict),
         reason=optional_text(row, "reason") or "",
+        evaluation_at=optional_instant(row, "evaluationAt"),
+        evaluation_verdict=optional_choice(row, "evaluationVerdict", Verdict),
+        evaluation_judged_at=optional_instant(row, "evaluationJudgedAt"),
+        evaluation_reason=optional_text(row, "evaluationReason") or "",
         owner=None if owner is None else SessionId(owner),
     )

@@ -46,9 +46,10 @@ def period_columns(runs: Sequence[tuple[str, Run | None, SlaWatch | None]]) -> l
 
 def lateness(run: Run | None, watch: SlaWatch | None) -> timedelta | None:
     """Return how long after its deadline a run ended; None if it did not end late."""
-    if run is None or watch is None or not run.is_ended or run.since <= watch.breach_at:
+    due = watch.breach_at if watch else None
+    if run is None or due is None or not run.is_ended or run.since <= due:
         return None
-    return run.since - watch.breach_at
+    return run.since - due
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -104,7 +104,8 @@ def gantt_chart(
     shown = attempts[-ATTEMPTS_SHOWN_MAX:]
     begin = min(each.begin for _, _, _, spans in shown for each in spans)
     last = max(each.end for _, _, _, spans in shown for each in spans)
-    deadline = watch.breach_at if watch and _is_near(watch.breach_at, begin, last) else None
+    due = watch.breach_at if watch else None
+    deadline = due if due is not None and _is_near(due, begin, last) else None
     low, high = min(begin, deadline or begin), max(last, deadline or last)
     room = max(high - low, timedelta(seconds=10)) * 0.02
     scale = _Scale(low - (room if deadline == low else timedelta(0)), high + room)

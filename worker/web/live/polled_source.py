@@ -55,6 +55,7 @@ MOVING: Final = (
     EventType.SLA_WAIVED,
     EventType.RELATIVE_SLA_WARNING,
     EventType.RELATIVE_SLA_BREACH,
+    EventType.EVALUATION_SLA_BREACH,
     EventType.JOB_START_UNKNOWN,
     EventType.JOB_ORPHANED,
     EventType.RUN_CANCELLED,

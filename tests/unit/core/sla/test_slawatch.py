@@ -23,6 +23,7 @@ from worker.core.sla.watch import (
     DeadlineWaived,
     RunBegan,
     RunExpected,
+    RunPassed,
     RunSucceeded,
     TimerReached,
     WatchFact,
@@ -39,6 +40,7 @@ ARMED, WARNED, CLOSED = a_watch(), a_watch(warned_at=ONE), a_watch(verdict=Verdi
 FACTS: tuple[WatchFact, ...] = (
     RunExpected(times=LATER, config_hash="v2"),
     RunBegan(times=LATER, arrived_at=NOON, config_hash="v2"),
+    RunPassed(NOON),
     RunSucceeded(NOON),
     TimerReached(Status.RUNNING),
     DeadlineMoved(times=LATER, config_hash="v2", run_exists=False),
@@ -50,6 +52,7 @@ TABLE: Mapping[str, tuple[str, str, str, str]] = {
     "": ("no watch", "ARMED", "WARNED", "CLOSED"),
     "RunExpected": ("ArmWatch", _, _, _),
     "RunBegan": ("ArmWatch", "ArmWatch", "ArmWatch", _),
+    "RunPassed": (_, _, _, _),
     "RunSucceeded": (_, "CloseWatch EmitEvent", "CloseWatch EmitEvent", _),
     "TimerReached": (_, "MarkWarned EmitEvent", _, _),
     "DeadlineMoved": (_, "ArmWatch", "ArmWatch", _),
