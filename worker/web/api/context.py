@@ -44,7 +44,7 @@ class ApiContext:
 
     def __post_init__(self) -> None:
         versions = PipelineVersions(self.tables)
-        live = open_updates(self.tables, self.clock, feed=self.feed, reads_per_s=self.reads_per_s)
+        live = open_updates(self.tables, self.clock, feed=self.feed, reads_per_s=self.reads_per_s, versions=versions)
         object.__setattr__(self, "live", live)
         object.__setattr__(self, "versions", versions)
         object.__setattr__(self, "lineage", LineageReader(self.tables, versions, self.clock))

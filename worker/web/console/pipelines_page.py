@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -12,9 +12,9 @@ from starlette.responses import Response
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
-from worker.web.console.wording import Badge, span, span_of, status_badge
+from worker.web.console.wording import Badge, clock_text, span, span_of, status_badge
 from worker.web.live.catalogue import CatalogueEntry
-from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
+from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import NEVER, SORTS, PipelineFilter, latest_run
 from worker.web.live.sections import usual_s
@@ -30,6 +30,18 @@ OWNERS_MAX: Final = 500
 ROWS_PER_STEP: Final = 4  # rendered between two looks at the clock; each takes up to 0.2 ms
 KEPT_S: Final = 15.0  # a row whose ages show minutes may be so old
 SECONDS_SHOWN_S: Final = 600.0 + KEPT_S
+ON_TIME_OVER: Final = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedNext:
+    """ExpectedNext is the next expected run. `by`: it has no time of its own, and is due then."""
+
+    period: str
+    link: str
+    at: datetime
+    text: str
+    by: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,7 @@ class PipelineRow:
     deadline: Badge | None
     strip: Sparkline
     usual: str
+    next: ExpectedNext | None
     on_time: str
 
 
@@ -78,6 +91,8 @@ async def _values(console: Console, request: Request) -> dict[str, Any]:
     if live.older is not None:
         entries = [mirror.catalogue[each] for each in shown]
         live.older.want(((each.id, name) for each in entries for name in each.schedules[:1]), mirror)
+    if live.expected is not None:
+        live.expected.want(shown, mirror)
     return {
         "now": now,
         "rows": await _rows(console, mirror, shown, now),
@@ -179,17 +194,30 @@ def _row(console: Console, mirror: Mirror, pipeline: str, now: datetime) -> Pipe
         deadline=_deadline(mirror, run, now),
         strip=sparkline(history, mirror.late(history)),
         usual="" if usual is None else span_of(usual),
-        on_time=_on_time(mirror, history),
+        next=_next(console, pipeline, now),
+        on_time=_on_time(mirror, history, now),
     )
+
+
+def _next(console: Console, pipeline: str, now: datetime) -> ExpectedNext | None:
+    """Return the next expected run, as far as it is computed by now."""
+    expected = console.context.live.expected
+    run = next(iter(expected.of(pipeline, now.timestamp())), None) if expected else None
+    if run is None:
+        return None
+    at = moment(run.at)
+    link = console.links.run_named(pipeline, run.schedule, run.period)
+    return ExpectedNext(period=run.period, link=link, at=at, text=clock_text(at, now), by=not run.is_timed)
 
 
 def _deadline(mirror: Mirror, run: ActiveRun | FinishedRun | None, now: datetime) -> Badge | None:
     return None if run is None else deadline_of(mirror, run.key, now)
 
 
-def _on_time(mirror: Mirror, history: Sequence[FinishedRun]) -> str:
-    """Return the share of the last runs that completed without missing a deadline."""
-    counted = [run for run in history if run.word != "cancelled"]
+def _on_time(mirror: Mirror, history: Sequence[FinishedRun], now: datetime) -> str:
+    """Return the share of the runs of the last days that completed without missing a deadline."""
+    since = (now - ON_TIME_OVER).timestamp()
+    counted = [run for run in history if run.word != "cancelled" and run.at >= since]
     if not counted:
         return ""
     late = mirror.late(counted)

@@ -20,7 +20,16 @@ from worker.web.live.facts import moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import PipelineFilter
 from worker.web.live.slices import Slices
-from worker.web.live.timeline import QUARTER_S, LaneRun, OwnerLane, PipelineLane, TimeWindow, lane_of
+from worker.web.live.timeline import (
+    QUARTER_S,
+    ExpectedLaneRun,
+    LaneRun,
+    OwnerLane,
+    PipelineLane,
+    TimeWindow,
+    expected_of,
+    lane_of,
+)
 from worker.web.problems import ProblemType, WebProblem
 
 HOURS: Final = (6, 12, 24, 48, 168)
@@ -56,12 +65,26 @@ class TimelineLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineExpected:
+    """TimelineExpected is a run that is expected: an outline in the drawing, and a row of the table."""
+
+    left: float
+    width: float
+    period: str
+    link: str
+    begin: datetime
+    end: datetime
+    duration: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLane:
     name: str
     link: str
     bars: Sequence[TimelineBar]
     deadlines: Sequence[float]
     lines: Sequence[TimelineLine]
+    expected: Sequence[TimelineExpected]
     left_out: int
 
 
@@ -162,6 +185,8 @@ async def _lane_values(console: Console, mirror: Mirror, view: TimelineView, now
     chosen = await console.lists.choose(mirror, wanted, urgent)
     first = nsmallest(PAGE_LANES, chosen, key=lambda each: each not in urgent)
     slices, lanes = Slices(console.context.clock), list[TimelineLane]()
+    if console.context.live.expected is not None and now.timestamp() < view.window.end:
+        console.context.live.expected.want(first, mirror)
     for each in first:
         lanes.append(_lane(console, mirror, lane_of(mirror, each, view.window, now.timestamp()), view.window, now))
         await slices.rest()
@@ -214,7 +239,29 @@ def _lane(console: Console, mirror: Mirror, lane: PipelineLane, window: TimeWind
         bars=[bar for each, line in zip(lane.runs, lines, strict=True) for bar in _bars(window, each, line)],
         deadlines=[_share(window, at) for at in lane.deadlines],
         lines=lines,
+        expected=[_expected(console, window, lane, each) for each in _coming(console, mirror, lane, window, now)],
         left_out=lane.left_out,
+    )
+
+
+def _coming(
+    console: Console, mirror: Mirror, lane: PipelineLane, window: TimeWindow, now: datetime
+) -> list[ExpectedLaneRun]:
+    expected = console.context.live.expected
+    return expected_of(mirror, lane, expected.of(lane.pipeline, now.timestamp()), window) if expected else []
+
+
+def _expected(console: Console, window: TimeWindow, lane: PipelineLane, each: ExpectedLaneRun) -> TimelineExpected:
+    left, right = _share(window, each.run.at), _share(window, each.end)
+    width = max(0.3, right - left)
+    return TimelineExpected(
+        left=min(left, 100 - width),
+        width=round(width, 3),
+        period=each.run.period,
+        link=console.links.run_named(lane.pipeline, each.run.schedule, each.run.period),
+        begin=moment(each.run.at),
+        end=moment(each.end),
+        duration=span_of(each.end - each.run.at),
     )
 
 

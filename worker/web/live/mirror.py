@@ -200,6 +200,10 @@ class Mirror:
             self._late.clear()
         self._changed("", pipeline)
 
+    def note_change(self, pipeline: str) -> None:
+        """Note that something was learnt about a pipeline that lists show beside the mirror."""
+        self._changed("", pipeline)
+
     def expire(self, now: float) -> None:
         """Drop what is too old or too much; call it now and then."""
         if len(self._by_end) > 2 * len(self.ended) + 1_000:  # most are of runs that moved on since

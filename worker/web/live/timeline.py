@@ -1,14 +1,16 @@
 """The timeline, from the mirror: lanes of pipelines with their runs, or the runs of owners at once."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
-from worker.web.live.facts import ActiveRun, FinishedRun
+from worker.web.live.expected import ComingRun
+from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun
 from worker.web.live.mirror import Mirror
+from worker.web.live.sections import usual_s
 from worker.web.live.shared_results import SharedResults
 from worker.web.live.slices import Slices
 
@@ -16,6 +18,8 @@ QUARTER_S: Final = 900
 COUNTED_S: Final = 10.0
 COUNTS_MAX: Final = 16
 LANE_RUNS_MAX: Final = 18  # of one lane: with its deadlines at most 20 shapes, so 2,000 on a page of 100 lanes
+EXPECTED_MIN: Final = 2  # expected runs that a lane shows, however many others it has
+UNKNOWN_S: Final = 300.0  # the width of a run whose duration is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,14 @@ class LaneRun:
     run: ActiveRun | FinishedRun
     begin: float
     started: float | None
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedLaneRun:
+    """ExpectedLaneRun is a run that a schedule expects, for as long as its job usually takes."""
+
+    run: ComingRun
     end: float
 
 
@@ -71,6 +83,22 @@ def lane_of(mirror: Mirror, pipeline: str, window: TimeWindow, now: float) -> Pi
         deadlines=[at for at in times if window.begin <= at < window.end][:2],
         left_out=max(0, len(shown) - LANE_RUNS_MAX),
     )
+
+
+def expected_of(
+    mirror: Mirror, lane: PipelineLane, coming: Iterable[ComingRun], window: TimeWindow
+) -> list[ExpectedLaneRun]:
+    """Return the coming runs of a lane that do not exist yet, as many as there is space for."""
+    found, pipeline = list[ExpectedLaneRun](), lane.pipeline
+    for run in coming:
+        key = f"{pipeline}/{run.schedule}/{run.period}"
+        if not run.is_timed or key in mirror.active or key in mirror.ended:
+            continue
+        name = NamedRun(key, pipeline, run.schedule, run.period)
+        usual = usual_s(mirror, name, mirror.history(pipeline, run.schedule)) or UNKNOWN_S
+        if window.holds(run.at, run.at + usual):
+            found.append(ExpectedLaneRun(run, run.at + usual))
+    return found[: max(EXPECTED_MIN, LANE_RUNS_MAX - len(lane.runs))]
 
 
 class OwnerLanes:

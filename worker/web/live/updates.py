@@ -8,12 +8,14 @@ import asyncio
 from datetime import datetime
 from typing import Final
 
+from worker.config.versions import PipelineVersions
 from worker.core.errors import RetryLater
 from worker.runtime import gc_tuning
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
 from worker.store.table import ChangeFeed, Tables
 from worker.web.live.change_source import ChangeFeedNews
+from worker.web.live.expected import ExpectedRuns
 from worker.web.live.fanout import Fanout
 from worker.web.live.mirror import Mirror
 from worker.web.live.older import AT_ONCE, SMALL, OlderOutcomes
@@ -32,9 +34,14 @@ class LiveUpdates:
     """Owns the mirror and the news about it. `run` keeps both current until it is cancelled."""
 
     def __init__(
-        self, source: NewsSource, clock: Clock, older: OlderOutcomes | None = None, fanout: Fanout | None = None
+        self,
+        source: NewsSource,
+        clock: Clock,
+        older: OlderOutcomes | None = None,
+        fanout: Fanout | None = None,
+        expected: ExpectedRuns | None = None,
     ) -> None:
-        self._source, self._clock, self.older = source, clock, older
+        self._source, self._clock, self.older, self.expected = source, clock, older, expected
         self.fanout = fanout or Fanout(random_id())
         self.mirror = Mirror()
         self.as_of: datetime | None = None  # when the mirror was last known to be current
@@ -132,12 +139,17 @@ class LiveUpdates:
             gc_tuning.freeze_lasting_objects()
         if self.older is not None:
             self.older.want_all_of_few(mirror)
+        if self.expected is not None and len(mirror.ids) <= SMALL:
+            self.expected.want(mirror.ids, mirror)
         await self._read()
 
     async def _read(self) -> None:
         await self._source.read(self.mirror)
+        at_once = AT_ONCE if self._is_run else SMALL
         if self.older is not None and self._is_whole:
-            await self.older.fill(self.mirror, AT_ONCE if self._is_run else SMALL)
+            await self.older.fill(self.mirror, at_once)
+        if self.expected is not None and self._is_whole:
+            await self.expected.fill(self.mirror, at_once)
         now_s = self._clock.monotonic()
         if now_s - self._expired_s > EXPIRE_S:
             self._expired_s = now_s
@@ -171,10 +183,19 @@ class LiveUpdates:
 
 
 def open_updates(
-    tables: Tables, clock: Clock, *, feed: ChangeFeed | None = None, reads_per_s: float = READS_PER_S
+    tables: Tables,
+    clock: Clock,
+    *,
+    feed: ChangeFeed | None = None,
+    reads_per_s: float = READS_PER_S,
+    versions: PipelineVersions | None = None,
 ) -> LiveUpdates:
-    """Return updates that follow a store: by its change feed if it has one, else by polling."""
+    """Return updates that follow a store: by its change feed if it has one, else by polling.
+
+    With `versions`, they also say which runs are expected next.
+    """
     source: NewsSource = (
         PolledNews(tables, clock, reads_per_s=reads_per_s) if feed is None else ChangeFeedNews(tables, feed, clock)
     )
-    return LiveUpdates(source, clock, OlderOutcomes(tables, clock))
+    expected = None if versions is None else ExpectedRuns(versions, clock)
+    return LiveUpdates(source, clock, OlderOutcomes(tables, clock), expected=expected)
