@@ -22,10 +22,9 @@ demo: $(VENV)/.runtime ## run the demo on this machine
 	@$(BIN)/interlock demo
 
 test: ## run lint, types and every test: what must pass before a change lands
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/browser/.ready
 	@$(MAKE) --no-print-directory lint
-# Together: the checker of types computes while tests wait.
-	@$(MAKE) --no-print-directory -j2 types unit
+# Together: the checker of types computes while emulators are fetched and tests wait.
+	@$(MAKE) --no-print-directory -j3 types unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -36,7 +35,7 @@ types: $(VENV)/.dev
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
 TEST_PROCESSES ?= 4
-unit: $(VENV)/.compiled $(VENV)/emulators/.ready
+unit: $(VENV)/.compiled $(VENV)/emulators/.ready $(VENV)/browser/.ready
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 CHAOS_ROUNDS ?= 500
