@@ -15,7 +15,7 @@ from scheduler.watchdog.checks.table import Watched
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import run
 from tests.support.fakes.remote_store import DROP_AFTER, DROP_BEFORE, Fault, FaultyTables
-from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, run_key
+from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, run_key, store_in_memory
 from tests.support.worlds.watchdog import pipeline_text, types_told, watch
 from worker.core.errors import RetryLater
 from worker.core.model.keys import pipeline_pk, trigger_sk
@@ -178,7 +178,7 @@ PERILS = {
 
 async def live(life: Life, fatal: int | None, fault: Fault, *, dies: bool) -> tuple[list[bool], list[str]]:
     """Live a life; say what the watchdog wrote, and what was told in the end."""
-    world = await a_world(PerilousTables)
+    world = await a_world(PerilousTables, make=store_in_memory)
     tables = world.seen_by_workers
     assert isinstance(tables, PerilousTables)
     tables.fatal, tables.fault, tables.dies = fatal, fault, dies
