@@ -2,6 +2,7 @@
 
 from consumers.alerts import text
 from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import Fault, FaultyTables, on_commit
 from tests.support.worlds.dependencies import (
     FAILED,
     after,
@@ -16,7 +17,9 @@ from tests.support.worlds.dependencies import (
     told,
 )
 from tests.support.worlds.engine import DAY, World, a_world
+from worker.config.deploy import withdraw
 from worker.config.versions import Version
+from worker.core.model.keys import cycle_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import Origin, RunTriggered
 from worker.core.run.state import Pause, State
@@ -24,7 +27,10 @@ from worker.jobs.runner import Running, Succeeded
 from worker.operations.explain.explanation import Gate, GateFinding, GateStatus
 from worker.operations.explain.gates import explain
 from worker.operations.explain.load import SnapshotLoader
+from worker.operations.operator_actions import Requester
+from worker.operations.runs.requests import RerunSpec, RunRequests
 from worker.store.repos.delivery.threads import ThreadKey
+from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
 
 HOURS = [f"{DAY}T{hour:02d}" for hour in range(24)]
@@ -342,3 +348,80 @@ async def test_a_cycle_that_arrives_as_a_row_is_rejected_with_its_path_and_the_l
         assert version is not None
         assert version.pipeline.schedules[0].after == ()
         assert await state_of(world, f"c/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_a_version_rejected_for_a_cycle_is_in_force_once_another_pipeline_ends_the_cycle() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]))
+    async with world.worker() as worker:
+        await world.settle()
+        await push(world.tables, world, after("a", ["c"]))
+        await world.settle()
+        await push(world.tables, world, root("b"))
+        await world.settle()
+        version = await worker.parts.configs.current(PipelineId("a"))
+        left = await Marks(world.tables).get(PipelineId("b"), cycle_mark_sk(PipelineId("a")))
+        await ready(world, "b", DAY)
+        await world.wait(minutes=2)
+
+        assert version is not None
+        assert [each.pipeline for each in version.pipeline.schedules[0].after] == ["c"]
+        assert [each.event.type for each in await told(world, "a")][:2] == ["CONFIG_REJECTED", "CONFIG_ACCEPTED"]
+        assert await state_of(world, f"a/{DAY}") is State.COMPLETED
+        assert left is None
+
+
+@on_virtual_time
+async def test_a_version_rejected_for_a_cycle_is_in_force_once_a_pipeline_of_the_cycle_is_removed() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]))
+    async with world.worker() as worker:
+        await world.settle()
+        await push(world.tables, world, after("a", ["b"]))
+        await world.settle()
+        await withdraw(world.tables, PipelineId("b"), world.clock)
+        await world.settle()
+        version = await worker.parts.configs.current(PipelineId("a"))
+
+    assert version is not None
+    assert [each.pipeline for each in version.pipeline.schedules[0].after] == ["b"]
+
+
+@on_virtual_time
+async def test_a_replay_of_a_day_that_is_written_slowly_causes_one_rerun_below() -> None:
+    world = await a_chain(root("hourly", "grain: hour"), after("daily", ["hourly"], "grain: day", drift=5))
+    async with world.worker() as worker:
+        for hour in HOURS:
+            await ready(world, "hourly", hour)
+        await world.wait(minutes=5)
+        version = await worker.parts.configs.current(PipelineId("hourly"))
+        assert version is not None
+        # Each commit takes a minute, in which the worker does all that it can.
+        slow = FaultyTables(world.tables, on_commit(Fault(reply_delay_s=60.0)), patience_s=600.0)
+        asking = RunRequests(slow, world.clock, by=Requester(name="anna", via="cli"))
+        keys = [key_of(f"hourly/{hour}") for hour in HOURS]
+        asked = await asking.replay(keys, version, RerunSpec(reason="replay"))
+        await world.wait(minutes=10)
+
+        assert all(each.is_written for each in asked)
+        assert {await attempt_of(world, f"hourly/{hour}") for hour in HOURS} == {2}
+        assert await attempt_of(world, f"daily/{DAY}") == 2
+
+
+@on_virtual_time
+async def test_a_rerun_below_waits_for_a_request_that_a_pause_holds_for_hours() -> None:
+    world = await a_chain(root("a"), root("b"), after("d", ["a", "b"], drift=5))
+    async with world.worker():
+        for name in ("a", "b"):
+            await ready(world, name, DAY)
+        await world.wait(minutes=2)
+        await Pauses(world.tables).put(PipelineId("b"), Pause("migration"))
+        await rerun(world, f"b/{DAY}")
+        await world.wait(hours=3)
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=10)
+        held = await attempt_of(world, f"d/{DAY}")
+        await Pauses(world.tables).remove(PipelineId("b"))
+        await world.wait(minutes=10)
+
+        assert held == 1
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "abd"] == [2, 2, 2]

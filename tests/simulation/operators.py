@@ -108,6 +108,5 @@ async def replay(people: Producers, pipeline: Pipeline, periods: list[Period], *
     version = await PipelineVersions(around.store).current(pipeline.id)
     assert version is not None
     wish = RerunSpec(reason=REPLAY, is_followed=is_followed)
-    for period in periods:
-        with suppress(WorkerError):  # another request was first
-            await requests.rerun(RunKey(pipeline.id, pipeline.schedules[0].id, period), version, wish)
+    with suppress(WorkerError):  # another request was first
+        await requests.replay([RunKey(pipeline.id, pipeline.schedules[0].id, each) for each in periods], version, wish)

@@ -220,7 +220,8 @@ class Producers:
         until = world_time(self._at() + lasts_s) if self.random.random() < 0.7 else None
         await pauses.put(key.pipeline, Pause("maintenance", until))
         await asyncio.sleep(lasts_s + 300.0)
-        await pauses.remove(key.pipeline)
+        with suppress(StaleWrite):  # somebody else paused it too, and was first
+            await pauses.remove(key.pipeline)
 
     async def _undated(self, key: RunKey) -> None:
         """A signal that says nothing of its period: it is today's. Who writes dated ones over it cannot do that."""

@@ -70,7 +70,7 @@ def build_engine(
     timers: Timers[TimerKey] = Timers(clock)
     configs = configs or PipelineVersions(tables)
     commits, pauses = Commits(tables, standing.session, new_id), PauseEnds(clock, log)
-    upstreams = UpstreamReader(tables, configs, clock)
+    upstreams = UpstreamReader(tables, configs)
     index, causes = DependencyIndex(tables, configs, clock), RootCauses(tables, configs, upstreams)
     watches = SlaMonitor(
         tables,

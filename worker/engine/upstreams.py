@@ -21,18 +21,16 @@ from worker.core.run.context import limits
 from worker.core.run.ended import changed_upstreams, named, on_rerun
 from worker.core.run.facts import UpstreamEnded
 from worker.core.run.state import PATH_MAX, ForeignRun, Outcome, Run
+from worker.core.schedule.period_range import wrong_grain
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
-from worker.runtime.clock import Clock
-from worker.store.repos.requests import Requests
+from worker.store.repos.requests import Requests, RerunRequest
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 SETTLED_READ_MAX: Final = 1000  # runs above one that are looked at for whether they are at rest
 LATEST_READ_MAX: Final = 50  # how many runs `latest` looks at, newest first
-# A rerun request that was not answered for this long is no longer waited for; a pause may hold it for days.
-REQUEST_PATIENCE: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -46,9 +44,8 @@ class UpstreamMemo:
 class UpstreamReader:
     """Reads upstream runs. A memo may be shared by reads that begin after the same change was committed."""
 
-    def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock | None = None) -> None:
-        # Only facts need the time; who looks at gates alone needs no clock.
-        self._runs, self._requests, self._configs, self._clock = Runs(tables), Requests(tables), configs, clock
+    def __init__(self, tables: Tables, configs: PipelineVersions) -> None:
+        self._runs, self._requests, self._configs = Runs(tables), Requests(tables), configs
 
     async def gate(self, key: RunKey, schedule: Schedule, memo: UpstreamMemo | None = None) -> GateResult:
         """Judge every item of `after` for one run."""
@@ -153,12 +150,25 @@ class UpstreamReader:
         return is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
 
     async def _requested(self, runs: Collection[Run]) -> list[str]:
+        """Return the runs with a rerun request that a worker still has to answer, however long a pause holds it."""
         requests = await self._requests.reruns_of([run.key for run in runs])
-        since = None if self._clock is None else self._clock.now() - REQUEST_PATIENCE
         found: list[str] = []
         for run in runs:
             request = requests.get(run.key)
-            asked_at = parse_rfc3339(request.requested_at) if request else None
-            if request and asked_at and (since is None or asked_at >= since) and request.identity not in run.handled:
+            if request and _is_open(run, request) and await self._is_answered_some_day(run.key):
                 found.append(str(run.key))
         return found
+
+    async def _is_answered_some_day(self, key: RunKey) -> bool:
+        """Return whether a worker answers a rerun request: not in dry run, or for a period of another grain."""
+        version = await self._configs.current(key.pipeline)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if version is None or schedule is None or version.pipeline.dry_run:
+            return False
+        return schedule.grain is None or wrong_grain(key.period, schedule) is None
+
+
+def _is_open(run: Run, request: RerunRequest) -> bool:
+    """Return whether a request is not answered. One that is older than the attempt was, or never will be."""
+    asked_at = parse_rfc3339(request.requested_at)
+    return asked_at is not None and asked_at >= run.attempt_began_at and request.identity not in run.handled

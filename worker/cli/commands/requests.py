@@ -107,7 +107,7 @@ async def run_replay(
 ) -> int:
     """Request a rerun for each period.
 
-    If a request fails, the earlier ones stay. It is safe to repeat the command. With `wish.is_followed`, the runs below
+    If a commit fails, the earlier ones stay. It is safe to repeat the command. With `wish.is_followed`, the runs below
     are shown first; they follow by themselves, each once its upstreams are complete.
     """
 
@@ -123,7 +123,7 @@ async def run_replay(
         if not whom.is_dry and not consent.obtain(screen, question):
             screen.remark("nothing was requested")
             return Exit.DONE
-        asked = [await asking.rerun(key, version, wish) for key in keys]
+        asked = await asking.replay(keys, version, wish)
         show_replay(screen, asked, as_json=whom.as_json)
         return exit_code(asked)
 

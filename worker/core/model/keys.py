@@ -240,6 +240,14 @@ def config_mark_sk() -> str:
     return "MARK#CONFIG"
 
 
+CYCLE_MARK = "MARK#CYCLE#"
+
+
+def cycle_mark_sk(rejected: PipelineId) -> str:
+    """Return the mark of a configuration that was rejected because of a cycle through this pipeline."""
+    return f"{CYCLE_MARK}{rejected}"
+
+
 def deployed_mark_sk() -> str:
     """Return the mark of when the pipeline and its current text were deployed.
 

@@ -7,6 +7,7 @@ from typing import Final
 from worker.config.deploy import forget_times, upstreams_of
 from worker.config.versions import PipelineVersions, Remembered, Unusable, Version
 from worker.core.dependencies.graph import DependencyGraph, edges_of, shown_cycle
+from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.calendars import reason_excluded
 from worker.core.model.content_hash import content_hash
@@ -22,11 +23,11 @@ from worker.runtime.ids import NewId, random_id
 from worker.store.repos import config_log
 from worker.store.repos.config_log import ConfigChange, ConfigLogEntry
 from worker.store.repos.events import event_write
-from worker.store.repos.marks import move_write
+from worker.store.repos.marks import Marks, move_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
-from worker.store.table import StaleWrite, Tables, Write
+from worker.store.table import Delete, Key, Prefix, StaleWrite, TableName, Tables, Write, query_all
 
 PROBLEMS_TOLD_MAX: Final = 20
 
@@ -46,6 +47,7 @@ class ConfigChanges:
         self._tables, self._configs, self._watching = tables, configs, watches
         self._clock, self._new_id = clock, new_id
         self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
+        self._marks = Marks(tables)
 
     async def handle(self, pipeline: PipelineId) -> NewVersion | None:
         """Read the deployed configuration; return its version if it is new to the store.
@@ -61,7 +63,7 @@ class ConfigChanges:
             await self._refuse(deployed, known)
             return None
         if cycle := await self._cycle(deployed):
-            await self._refuse(cycle, known)
+            await self._refuse_cycle(deployed, cycle, known)
             return None
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
@@ -70,8 +72,8 @@ class ConfigChanges:
         await self._move_deadlines(deployed)
         return NewVersion(deployed, known)
 
-    async def _cycle(self, version: Version) -> Unusable | None:
-        """Return why a version cannot be used, if it runs after itself through others.
+    async def _cycle(self, version: Version) -> tuple[PipelineId, ...] | None:
+        """Return the cycle through which a version runs after itself; None if there is none.
 
         `interlock validate` and `push` find that too; other programs deploy rows without them.
         """
@@ -79,11 +81,39 @@ class ConfigChanges:
         if not edges_of(pipeline):
             return None
         above = await upstreams_of(self._configs, [pipeline])
-        cycle = DependencyGraph.of([pipeline, *above.values()]).cycle_through(pipeline.id)
-        stored = await self._pipelines.get(pipeline.id)
-        if cycle is None or stored is None:
-            return None
-        return Unusable(pipeline.id, content_hash(stored.text or ""), (f"a cycle: {shown_cycle(cycle)}",))
+        return DependencyGraph.of([pipeline, *above.values()]).cycle_through(pipeline.id)
+
+    async def _refuse_cycle(self, version: Version, cycle: tuple[PipelineId, ...], known: Remembered) -> None:
+        """Refuse a version, and leave a mark with each other pipeline of the cycle: its next version may end the cycle.
+
+        Raises `RetryLater` if the cycle has just ended: who ended it may have looked for marks before they were there.
+        """
+        pipeline, stored = version.pipeline.id, await self._pipelines.get(version.pipeline.id)
+        if stored is None:
+            return
+        problem = f"a cycle: {shown_cycle(cycle)}"
+        for other in dict.fromkeys(cycle):
+            if other != pipeline:
+                await self._marks.put_once(other, keys.cycle_mark_sk(pipeline), {}, self._clock.now())
+        await self._refuse(Unusable(pipeline, content_hash(stored.text or ""), (problem,)), known)
+        if await self._cycle(version) is None:
+            raise RetryLater(f"{problem} has just ended; {pipeline} is checked again")
+
+    async def rejected_for(self, pipeline: PipelineId) -> list[PipelineId]:
+        """Return the pipelines that were rejected because of a cycle through this one."""
+        where, marks = keys.pipeline_pk(pipeline), Prefix(keys.CYCLE_MARK)
+        rows = query_all(self._tables, TableName.CONTROL, where, sk=marks)
+        return [PipelineId(str(row["SK"]).removeprefix(keys.CYCLE_MARK)) async for row in rows]
+
+    async def forget_rejected(self, pipeline: PipelineId, rejected: PipelineId) -> None:
+        """Remove the mark of a rejected pipeline that is in force again, or gone."""
+        row = Key(keys.pipeline_pk(pipeline), keys.cycle_mark_sk(rejected))
+        await self._tables.commit(Delete(TableName.CONTROL, row))
+
+    async def is_rejected(self, pipeline: PipelineId) -> bool:
+        """Return whether the deployed configuration of a pipeline is not in force."""
+        known = await self._configs.remembered(pipeline)
+        return known.refused is not None and await self._pipelines.get(pipeline) is not None
 
     async def accept(self, new: NewVersion) -> None:
         """Record the version as good, and notify the workers through the configuration log.

@@ -155,6 +155,7 @@ class Router:
             await self._pause_changed(change, {})
         elif kind is InputRow.CONFIG and change.kind is ChangeKind.REMOVE:
             await self._deployed.taken_back(_pipeline_of(change))
+            await self._check_rejected(_pipeline_of(change))
 
     # --- sensors ------------------------------------------------------------------------------------------------------
 
@@ -173,6 +174,10 @@ class Router:
         text = loose_text(image, "config")
         is_new = change.kind is ChangeKind.INSERT and self._installed.is_news(change.at)
         await self._deployments.note(pipeline, content_hash(text), change.at, is_new=is_new)
+        await self._put_in_force(pipeline)
+        await self._check_rejected(pipeline)
+
+    async def _put_in_force(self, pipeline: PipelineId) -> None:
         new = await self._deployed.handle(pipeline)
         if new is None:
             return
@@ -183,6 +188,18 @@ class Router:
             await self._deployed.accept(new)  # an unreadable row must not keep a version from the workers
             raise
         await self._deployed.accept(new)
+
+    async def _check_rejected(self, pipeline: PipelineId) -> None:
+        """Check the pipelines again that were rejected because of a cycle through this one. Safe to repeat."""
+        waiting, seen = [pipeline], {pipeline}
+        while waiting:
+            changed = waiting.pop()
+            for rejected in await self._deployed.rejected_for(changed):
+                await self._put_in_force(rejected)
+                if not await self._deployed.is_rejected(rejected):
+                    await self._deployed.forget_rejected(changed, rejected)
+                    waiting += [rejected] if rejected not in seen else []
+                    seen.add(rejected)
 
     async def _pause_changed(self, change: Change, _: Row) -> None:
         pause, pipeline = pause_of(change.image), _pipeline_of(change)

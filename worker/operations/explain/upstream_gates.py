@@ -14,7 +14,6 @@ from worker.core.run.state import Run, State
 from worker.core.time.durations import format_duration
 from worker.engine.root_causes import RootCause, RootCauses
 from worker.engine.upstreams import UpstreamReader
-from worker.runtime.clock import Clock
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
@@ -58,9 +57,9 @@ class UpstreamsSeen:
 class UpstreamView:
     """Reads the `after` gate of a run for people. Its methods raise `RetryLater`."""
 
-    def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock | None = None) -> None:
+    def __init__(self, tables: Tables, configs: PipelineVersions) -> None:
         self._runs, self._pauses, self._configs = Runs(tables), Pauses(tables), configs
-        self._reader = UpstreamReader(tables, configs, clock)
+        self._reader = UpstreamReader(tables, configs)
         self._causes = RootCauses(tables, configs, self._reader)
 
     async def gate(self, key: RunKey, schedule: Schedule) -> GateResult:

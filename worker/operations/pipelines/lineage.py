@@ -102,7 +102,7 @@ class LineageReader:
 
     def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock) -> None:
         self._configs, self._runs, self._watches = configs, Runs(tables), SlaWatches(tables)
-        self._index, self._upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs, clock)
+        self._index, self._upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs)
 
     async def of(
         self,
@@ -198,7 +198,7 @@ class RunsBelow:
 async def runs_below(tables: Tables, clock: Clock, keys: Sequence[RunKey]) -> RunsBelow:
     """Return the runs that depend on runs of one pipeline, at any distance. Raises `RetryLater`."""
     configs = PipelineVersions(tables)
-    index, upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs, clock)
+    index, upstreams = DependencyIndex(tables, configs, clock), UpstreamReader(tables, configs)
     await index.refresh()
     found: dict[PipelineId, dict[RunKey, None]] = {key.pipeline: dict.fromkeys(keys) for key in keys[:1]}
     names, is_cut = index.graph.below(keys[0].pipeline, depth=PATH_MAX, at_most=NODES_MAX) if keys else ([], False)

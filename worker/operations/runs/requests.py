@@ -1,8 +1,11 @@
 """Submits requests about runs: forecasts the result, then writes a row for a worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
@@ -26,11 +29,20 @@ from worker.store.repos.deletions import Deletions
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
-from worker.store.repos.requests import CancelRequest, CascadeRequest, Requests, RerunRequest, TriggerRequest
+from worker.store.repos.requests import (
+    CancelRequest,
+    CascadeRequest,
+    Requests,
+    RerunRequest,
+    TriggerRequest,
+    rerun_write,
+)
 from worker.store.repos.runs import Runs
-from worker.store.table import Put, Tables, Write
+from worker.store.table import WRITES_MAX, Put, StaleWrite, Tables, Write
 
 _ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
+REQUESTS_AT_ONCE: Final = WRITES_MAX // 2  # each with the event of its action
+TRIES_MAX: Final = 3  # if other requests of the same runs are written at the same moment
 _NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast creates no row
 
 
@@ -62,6 +74,14 @@ class RerunSpec:
     def action(self) -> str:
         """Return what people call it: a replay is a rerun outside the budgets."""
         return "replay" if self.reason == REPLAY else "rerun"
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Holds a rerun request as it is about to be committed; without writes there is nothing to commit."""
+
+    outcome: RequestOutcome
+    writes: list[Write]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +152,35 @@ class RunRequests:
 
         No alert is sent in that case. The writes in `along` are part of the request's commit.
         """
+        prepared = await self._prepare_rerun(key, version, wish, request_id)
+        if prepared.writes:
+            await self._tables.commit(*prepared.writes, *along)
+        return prepared.outcome
+
+    async def replay(self, keys: Sequence[RunKey], version: Version, wish: RerunSpec) -> list[RequestOutcome]:
+        """Request reruns of many runs, all of a day in one commit.
+
+        So a run that needs the hours of a day finds all requests or none, and runs again once. If a commit fails, the
+        earlier ones stay.
+        """
+        outcomes: list[RequestOutcome] = []
+        for some in by_days(keys, REQUESTS_AT_ONCE):
+            outcomes += await self._replay(some, version, wish)
+        return outcomes
+
+    async def _replay(self, keys: Sequence[RunKey], version: Version, wish: RerunSpec) -> list[RequestOutcome]:
+        for _ in range(TRIES_MAX - 1):
+            with suppress(StaleWrite):
+                return await self._replay_at_once(keys, version, wish)
+        return await self._replay_at_once(keys, version, wish)
+
+    async def _replay_at_once(self, keys: Sequence[RunKey], version: Version, wish: RerunSpec) -> list[RequestOutcome]:
+        prepared = [await self._prepare_rerun(key, version, wish) for key in keys]
+        if writes := [write for each in prepared for write in each.writes]:
+            await self._tables.commit(*writes)
+        return [each.outcome for each in prepared]
+
+    async def _prepare_rerun(self, key: RunKey, version: Version, wish: RerunSpec, request_id: str = "") -> "_Prepared":
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
         replaced = _unanswered(seen, run)
@@ -149,13 +198,14 @@ class RunRequests:
             via=self._by.via if self._by else "",
             is_followed=wish.is_followed,
         )
-        is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
-        if is_written:
+        writes: list[Write] = []
+        if forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed:
             action = OperatorAction.on_run(wish.action, key, wish.note or wish.reason, forecast.sentence)
-            await self._requests.ask_rerun(key, request, seen, *self._recorded(action, now), *along)
-        return RequestOutcome(
-            key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
+            writes = [rerun_write(key, request, seen), *self._recorded(action, now)]
+        outcome = RequestOutcome(
+            key=key, forecast=forecast, is_written=bool(writes), is_first=run is None, replaced=replaced
         )
+        return _Prepared(outcome, writes)
 
     async def cancel(
         self, key: RunKey, version: Version, reason: str, *along: Write, waive_sla: bool, request_id: str = ""
@@ -273,6 +323,22 @@ class RunRequests:
 
     async def _rehearsal(self, key: RunKey) -> DryRun | None:
         return await DryRuns(self._tables).load(key)
+
+
+def by_days(keys: Sequence[RunKey], at_most: int) -> Iterator[list[RunKey]]:
+    """Yield the runs in groups; a group ends between two days, unless one day alone is larger."""
+    group: list[RunKey] = []
+    for _, day in groupby(keys, key=lambda each: each.period.date):
+        runs = [*day]
+        if group and len(group) + len(runs) > at_most:
+            yield group
+            group = []
+        while len(runs) > at_most:
+            yield runs[:at_most]
+            runs = runs[at_most:]
+        group += runs
+    if group:
+        yield group
 
 
 def _is_active(run: AnyRun | None) -> bool:

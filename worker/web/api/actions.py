@@ -105,7 +105,7 @@ async def replay(context: Context, author: Author, pipeline: PipelineName, body:
     wish = RerunSpec(reason=REPLAY, note=body.reason, is_followed=body.downstream)
     keys = [RunKey(version.pipeline.id, schedule.id, period) for period in periods]
     below = await runs_below(context.tables, context.clock, keys) if body.downstream else RunsBelow(())
-    outcomes = [await submitted(partial(requests.rerun, key, version, wish)) for key in keys]
+    outcomes = await submitted(partial(requests.replay, keys, version, wish))
     items: list[Json] = [_record("replay", outcome, body.reason) for outcome in outcomes]
     requested = sum(outcome.is_written for outcome in outcomes)
     follows: list[Json] = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from worker.config.versions import Version
 from worker.core.errors import ConfigError
@@ -20,6 +20,8 @@ from worker.web.api.audit import requester_of
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.api.parameters import require_pipeline, require_version
 from worker.web.problems import ProblemType, WebProblem
+
+Asked = TypeVar("Asked")
 
 OUR_REASONS: Final = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # the reason decides which budget is charged
 GOOD: Final = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
@@ -93,7 +95,7 @@ def requests_by(
     return RunRequests(context.tables, context.clock, is_rehearsed=is_dry, by=requester_of(author), new_id=new_id)
 
 
-async def submitted(ask: Callable[[], Awaitable[RequestOutcome]]) -> RequestOutcome:
+async def submitted(ask: Callable[[], Awaitable[Asked]]) -> Asked:
     """Make a request. Raises `WebProblem` if another was written at the same moment."""
     try:
         return await ask()
