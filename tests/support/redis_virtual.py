@@ -14,7 +14,7 @@ from redis.connection import Connection
 from redis.exceptions import ResponseError
 
 from tests.support.fakes.remote_store import NO_FAULT, Fault, send
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import IN_MEMORY, RedisServer
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
@@ -27,7 +27,6 @@ from worker.store.redis.scripts import all_scripts
 from worker.store.redis.tables import RedisTables
 from worker.store.table import Change, TableName, Trimmed, Write
 
-IN_MEMORY: Final = ("--appendonly", "no", "--save", "")  # here the server is never killed
 REFUSED: Final = Fault()  # known by identity: the server answers that it does not take the request
 
 

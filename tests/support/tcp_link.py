@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from ssl import SSLContext
 
 
 @dataclass
@@ -58,9 +59,10 @@ class TcpLink:
 
 
 @asynccontextmanager
-async def tcp_link(to: int) -> AsyncGenerator[TcpLink]:
+async def tcp_link(to: int, tls: SSLContext | None = None) -> AsyncGenerator[TcpLink]:
+    """Open a link. With `tls`, clients speak TLS with it, and the server does not know."""
     link = TcpLink(0, to)
-    server = await asyncio.start_server(link.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(link.serve, "127.0.0.1", 0, ssl=tls)
     link.port = server.sockets[0].getsockname()[1]
     try:
         yield link

@@ -1,6 +1,7 @@
 """Connections to the server of an installation: named, found by Sentinels, or a node of a cluster."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -11,11 +12,13 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
+from worker.core.errors import ConfigError
 from worker.store.redis.errors import CONNECTION_ERRORS, NotTaken, unreachable
 from worker.store.redis.keys import StoreKeys
 from worker.store.redis.scripts import all_scripts
 from worker.store.url import RedisPlace
 
+TLS_FILES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 CLIENT_NAME: Final = "interlock"
 CONNECT_S: Final = 2.0
 ANSWER_S: Final = 4.0
@@ -34,6 +37,7 @@ class Servers:
 
     async def connect(self, *, for_scripts: bool = True) -> Connection:
         """Return a new connection to the primary, with scripts loaded. Raises `NotTaken` and `ConfigError`."""
+        self._require_files()
         try:
             async with asyncio.timeout(self._connect_s + self.answer_s):
                 host, port = await self._address()
@@ -45,7 +49,7 @@ class Servers:
                     await connection.disconnect(nowait=True)
                     raise
         except (*CONNECTION_ERRORS, RedisError) as error:
-            raise unreachable(error, self.where) from error
+            raise unreachable(error, self.where, self._tls_hint()) from error
         return connection
 
     async def _prepare(self, connection: Connection, *, for_scripts: bool) -> None:
@@ -128,6 +132,18 @@ class Servers:
 
     def _tls(self) -> Mapping[str, Any]:
         return dict(self.place.tls)
+
+    def _tls_hint(self) -> str:
+        """Return what a server may want that ends a TLS connection: it gives no reason that we could show."""
+        if not self.place.has_tls or "ssl_certfile" in self._tls():
+            return ""
+        return "; see that this port has TLS, and give ssl_certfile and ssl_keyfile if the server wants a certificate"
+
+    def _require_files(self) -> None:
+        """Raise `ConfigError` for a certificate that cannot be read: the library's error does not name it."""
+        for name, path in self.place.tls:
+            if name in TLS_FILES and not os.access(str(path), os.R_OK):
+                raise ConfigError(f"{self.where}: the file {name}={path} cannot be read; correct it in the store's URL")
 
 
 async def ask(connection: Connection, *command: str | bytes | int) -> Any:  # noqa: ANN401 - whatever the command returns

@@ -29,6 +29,7 @@ REFUSED_NOW: Final[Mapping[str, str]] = {
     "max number of clients": "the server has no connection left (maxclients); raise it, or find who uses them",
 }
 NOT_ALLOWED: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "AUTH ", "invalid username-password")
+NOT_TRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 # After these answers the next request needs another server.
 ELSEWHERE: Final = ("READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED")
 
@@ -49,12 +50,17 @@ def lost(error: BaseException, where: str) -> ReplyLost:
     return ReplyLost(f"{where}: {_said(error)}; the answer was lost, so the outcome is not known")
 
 
-def unreachable(error: BaseException, where: str) -> WorkerError:
-    """Return the error of a connection that could not be made."""
+def unreachable(error: BaseException, where: str, hint: str = "") -> WorkerError:
+    """Return the error of a connection that could not be made; `hint` is what may be wrong with the settings."""
     said = _said(error)
     if isinstance(error, AuthenticationError | AuthorizationError) or _is_refusal_of_user(said):
         return ConfigError(f"{where} does not accept this user: {said}; correct user and password of the store's URL")
-    return NotTaken(f"{where} cannot be reached: {said}; it is tried again")
+    if NOT_TRUSTED in said:
+        return ConfigError(
+            f"{where} has a certificate that is not valid here: {said}; name the authority that signed it with "
+            "ssl_ca_certs in the store's URL, and the server by a host name of the certificate"
+        )
+    return NotTaken(f"{where} cannot be reached: {said}; it is tried again{hint}")
 
 
 def answered(error: ResponseError, where: str) -> WorkerError:
