@@ -19,7 +19,7 @@ SOON = Backoff(attempts_max=4, first_s=0.01, longest_s=0.05, budget_s=5.0)
 @asynccontextmanager
 async def opened(place: RedisPlace) -> AsyncGenerator[RedisTables]:
     await made(place, SystemClock())
-    tables = RedisTables(Servers(place, answer_s=1.0), SystemClock(), backoff=SOON)
+    tables = RedisTables(Servers(place, connect_s=20.0, answer_s=1.0), SystemClock(), backoff=SOON)
     await tables.start()
     try:
         yield tables

@@ -182,7 +182,8 @@ def redis_server() -> RedisServer:
 
 
 async def made(place: RedisPlace, clock: Clock) -> RedisPlace:
-    await RedisAdmin(Servers(place), clock).init(may_create=True)
+    # A busy machine may take long to answer; the tests are about what it answers.
+    await RedisAdmin(Servers(place, connect_s=READY_S, answer_s=READY_S), clock).init(may_create=True)
     return place
 
 
