@@ -87,6 +87,28 @@ async def test_a_start_whose_commit_got_no_answer_is_sent_though_the_store_gave_
 
 
 @on_virtual_time
+async def test_a_start_of_a_run_that_another_worker_began_is_sent_though_its_commit_got_no_answer() -> None:
+    """The worker that evaluates a run for its dead owner holds no timer of it until its commit is answered."""
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker():
+        await world.until(State.EVALUATING)
+    async with world.worker():
+        far[0].choose = on_commit(DROP_AFTER)
+        await world.count(100)
+        await world.wait(milliseconds=1500)
+        far[0].choose = always(DROP_BEFORE)
+        committed = await world.state()
+        await world.wait(minutes=2)
+        far[0].choose = no_faults
+        await world.wait(minutes=1)
+
+    assert committed is State.TRIGGERING
+    assert await world.state() is State.POLLING
+    assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
 async def test_a_run_whose_record_was_taken_from_its_reader_in_the_middle_is_looked_after_all_the_same() -> None:
     """A reader that loses its shard is cancelled wherever it is, and the session that wrote the run lives on."""
     far: list[FaultyTables] = []
@@ -134,6 +156,7 @@ def test_a_deployment_counts_for_what_was_there_before_though_the_store_fails_at
 
         watch = await world.watch(TOMORROW)
         assert watch is not None
+        assert watch.breach_at is not None
         assert watch.breach_at.hour == 17
         assert await world.state() is State.POLLING
 

@@ -46,6 +46,8 @@ BROKE = [
     Plan(seed=141, pipelines=3, hours=11, workers=2),
     # A signal changed while its reader was frozen, and the history was taken to be over before anybody had read that.
     Plan(seed=4001319, pipelines=3, hours=14, workers=2),
+    # A worker evaluated a run of a dead owner, its commit was applied without an answer, and nobody sent the start.
+    Plan(seed=7000703, pipelines=3, hours=6, workers=4, is_varied=True),
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from worker.config.versions import PipelineVersions, Version
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey, place_of
 from worker.core.model.pipeline import JobType, Pipeline, Schedule
 from worker.core.run.context import limits
@@ -184,9 +184,10 @@ class Engine:
                 if step := self._shifts.pending(key):
                     seen = await self._follow_clock(key, step, seen)
                 answer = await self._decisions.settle(key, fact, seen)
-            except asyncio.CancelledError:
-                # The caller, such as a reader that lost its shard, is cancelled, but this session continues. If it
-                # committed the run, it must hold the next timer.
+            except (asyncio.CancelledError, RetryLater):
+                # The commit may have been applied, and then only this session may act on it. The caller need not come
+                # back: it is cancelled (a reader that lost its shard), or it repeats an evaluation, which ends at a run
+                # that no longer waits.
                 self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
                 raise
             if isinstance(answer, Decided):
