@@ -93,7 +93,7 @@ class RawCalls:
         self._client, self._version = client, 0
 
     async def fill(self) -> None:
-        """Begin anew, because both raw ones use the same rows."""
+        """Start from an empty table, because both raw ones use the same rows."""
         self._version = 0
         self._digest = await self._client.script_load(RAW)
         for number in range(CALLERS):

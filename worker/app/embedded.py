@@ -1,6 +1,6 @@
 """Wiring of a worker on one machine: the only one on a SQLite file, or one of several."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,6 +18,7 @@ from consumers.streams.embedded.housekeeping import Housekeeping, SmallStore
 from consumers.streams.embedded.lag import FeedLags
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.scheduler_lease import NapTicker, Ticker
+from scheduler.watchdog.checks.health import Lags
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import alerts_by_line, open_alerting
@@ -25,7 +26,7 @@ from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, 
 from worker.app.platforms import Resources
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
 from worker.app.terminal_output import terminal_output
-from worker.config.settings import Settings
+from worker.config.settings import AlertSettings, Settings
 from worker.config.store_setting import GROUP
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
@@ -105,14 +106,23 @@ class EmbeddedPlatform:
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:
-        leases, url = Leases(self._tables, GROUP), self._options.settings.alerts.heartbeat_url
-        return Watched(
-            reader_lags=FeedLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
-            relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
-            probes_alerts=True,
-            ping=pinging(http, url) if url else None,
-            repeat_after=self._options.settings.alerts.repeat_alerts,
+        leases = Leases(self._tables, GROUP)
+        return watched_without_queues(
+            self._options.settings.alerts, http, lambda tables: FeedLags(self._tables, leases, self._clock, tables)
         )
+
+
+def watched_without_queues(
+    alerts: AlertSettings, http: HttpClient, lags_of: Callable[[Sequence[TableName]], Lags]
+) -> Watched:
+    """Return what the watchdog checks on a platform whose own relay delivers alerts; `lags_of` takes tables."""
+    return Watched(
+        reader_lags=lags_of((TableName.CONTROL, TableName.JOBLOG)),
+        relay_lags=lags_of((TableName.EVENTS,)),
+        probes_alerts=True,
+        ping=pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None,
+        repeat_after=alerts.repeat_alerts,
+    )
 
 
 async def open_resources(

@@ -15,9 +15,8 @@ from consumers.streams.sharded import ShardedConsumer
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
-from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
-from worker.app.embedded import CONSOLE, FOLLOWED, Options, open_resources
+from worker.app.embedded import CONSOLE, FOLLOWED, Options, open_resources, watched_without_queues
 from worker.app.platforms import Resources
 from worker.app.runners import CommandRoot
 from worker.config.store_setting import GROUP
@@ -81,13 +80,9 @@ class RedisPlatform:
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:
-        leases, alerts = Leases(self._tables, GROUP), self._options.settings.alerts
-        return Watched(
-            reader_lags=SliceLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
-            relay_lags=SliceLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
-            probes_alerts=True,
-            ping=pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None,
-            repeat_after=alerts.repeat_alerts,
+        leases = Leases(self._tables, GROUP)
+        return watched_without_queues(
+            self._options.settings.alerts, http, lambda tables: SliceLags(self._tables, leases, self._clock, tables)
         )
 
 

@@ -45,7 +45,7 @@ FEED_BYTES_MAX: Final = 4_000_000
 # How long a row stays after its `ttl`: the code that ends expired locks has a day to see them.
 SWEEP_GRACE: Final = timedelta(days=1)
 SWEEP_STEP: Final = 200
-# When the server deletes a row by itself, which no reader is told of: only if no worker has swept it for a day.
+# When the server deletes a row by itself, which gives no change record: only if no worker has swept it for a day.
 KEPT: Final = SWEEP_GRACE + timedelta(days=1)
 FEED_AGE_MAX: Final = timedelta(hours=24)
 SLICE_CHANGES_MAX: Final = 100_000

@@ -6,7 +6,7 @@ local feed = ARGV[1]
 local after, at_ms, limit, bytes_max = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local newest = tonumber(redis.call('HGET', KEYS[1], feed) or '0')
 
--- Begin anew after what is lost: what is left is read again as a whole, by a resync. Numbers that were given out before
+-- Start again after what is lost: what is left is read again as a whole, by a resync. Numbers that were given out before
 -- are not used again, so that checkpoints still rise.
 local function lost()
   newest = math.max(newest, after)
