@@ -21,7 +21,7 @@ DATA = "files"  # a folder of what commands copy for their user: data of a packa
 # `docs/architecture.md` draws the same order; a test compares the two.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.core", "worker.core.time", "worker.yaml"),
-    ("worker.core.model", "worker.runtime"),
+    ("worker.archetypes", "worker.core.model", "worker.runtime"),
     (
         "worker.core.membership",
         "worker.core.run",

@@ -47,6 +47,12 @@ def _plan() -> "Typer":
     return plan_app
 
 
+def _render() -> "Typer":
+    from worker.cli.commands.configure.render import render_app
+
+    return render_app
+
+
 def _schema() -> "Typer":
     from worker.cli.commands.schema import schema_app
 
@@ -243,7 +249,14 @@ Exit codes:
                     "validate", "Check pipeline files and report every problem with its line and its fix.", _validate
                 ),
                 CommandEntry("plan", "List the runs that pipeline files expect, or compare two sets of files.", _plan),
-                CommandEntry("schema", "Print the JSON Schema of pipeline or calendar files, for editors.", _schema),
+                CommandEntry(
+                    "render",
+                    "Print a pipeline file with its archetype merged in, and where each line is written.",
+                    _render,
+                ),
+                CommandEntry(
+                    "schema", "Print the JSON Schema of pipeline, archetype or calendar files, for editors.", _schema
+                ),
                 CommandEntry("pipelines", "Push, list, show and remove pipelines in the store.", _pipelines),
                 CommandEntry("inbox", "Check and test the rules that turn messages into sensors.", _inbox),
                 CommandEntry("settings", "Show every setting: its value in force and where it comes from.", _settings),

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import TypeAlias, cast
 
+from worker.archetypes.archetype import Archetype, read_archetype
+from worker.archetypes.merge import EXTENDS, OriginKind, ResolvedFile, resolve
 from worker.config.calendars import read_calendar
 from worker.config.documents import read_document
 from worker.config.files import UnreadableFile, read_text, yaml_files
@@ -19,12 +22,16 @@ from worker.core.model.calendars import Calendar
 from worker.core.model.ids import PipelineId
 from worker.core.model.pipeline import Pipeline
 from worker.jobs.target_urls import hosts_of
-from worker.yaml.document import Fault
+from worker.yaml.document import Document, Fault, TextMark
+from worker.yaml.document import Path as KeyPath
 
 CALENDARS_DIRECTORY = "calendars"
+ARCHETYPES_DIRECTORY = "archetypes"
 
 __all__ = ["Directory", "Loaded", "Problem", "ProblemSeverity", "load_calendar_text", "load_directory", "load_text"]
 
+# Archetypes by id; None for one that has errors, so that its users are not told that it does not exist.
+ArchetypesById: TypeAlias = Mapping[str, Archetype | None]
 OnFile = Callable[[Path, int, int], None]
 # Returns why a worker would not connect to a host; None if it would, or if only its addresses can show that.
 Forbids = Callable[[str], str | None]
@@ -37,6 +44,7 @@ class Loaded:
     file: str
     pipeline: Pipeline | None
     problems: tuple[Problem, ...]
+    resolved: ResolvedFile | None = None  # of a file that extends an archetype, even if it has errors
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -73,6 +81,7 @@ def load_text(
     *,
     file: str = "<text>",
     calendars: Mapping[str, Calendar] | None = None,
+    archetypes: ArchetypesById | None = None,
     lenient: bool = False,
     today: date | None = None,
 ) -> Loaded:
@@ -82,7 +91,7 @@ def load_text(
     by a default is a warning, and only what cannot be parsed is an error. With `today`, lint checks the pipeline for
     the year from that date; without it, the pipeline is only parsed.
     """
-    return _load(text, file, calendars or {}, lenient=lenient, today=today).loaded()
+    return _load(text, file, calendars or {}, archetypes or {}, lenient=lenient, today=today).loaded()
 
 
 def load_calendar_text(
@@ -115,16 +124,18 @@ def load_directory(
     """Load the given files, and the `*.yaml` and `*.yml` of the given directories, sorted by name.
 
     A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` next to
-    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, a
-    job address that no worker would connect to is an error. With `upstreams_required`, a pipeline of a directory
-    may run only after pipelines of the given files and of `known`, which are not checked themselves.
+    the files, and archetypes from the directory `archetypes` there. `on_file(path, done, total)` is called after each
+    file. `today` is as in `load_text`. With `forbids`, a job address that no worker would connect to is an error. With
+    `upstreams_required`, a pipeline of a directory may run only after pipelines of the given files and of `known`,
+    which are not checked themselves.
     """
     roots = [Path(path) for path in paths]
     found = _Calendars.load(roots, calendars_dir, lenient=lenient)
+    archetypes, bad_archetypes = _load_archetypes(roots)
     files, refused = _list_files(roots)
     readings: list[_Reading] = []
     for done, path in enumerate(files, start=1):
-        readings.append(_load_file(path, found.calendars, lenient=lenient, today=today))
+        readings.append(_load_file(path, found.calendars, archetypes, lenient=lenient, today=today))
         if forbids:
             _check_addresses(readings[-1], forbids)
         if on_file:
@@ -133,7 +144,7 @@ def load_directory(
     is_whole = known is not None or any(root.is_dir() for root in roots)
     _check_after(readings, known or {}, is_whole=upstreams_required and is_whole)
     loaded = tuple(reading.loaded() for reading in readings)
-    problems = (*refused, *found.problems, *(problem for each in loaded for problem in each.problems))
+    problems = (*refused, *bad_archetypes, *found.problems, *(problem for each in loaded for problem in each.problems))
     return Directory(files=loaded, calendars=found.calendars, problems=problems)
 
 
@@ -144,32 +155,129 @@ class _Reading:
     problems: Problems
     pipeline: Pipeline | None = None
     has_list: bool = False
+    resolved: ResolvedFile | None = None
 
     def loaded(self) -> Loaded:
         pipeline = None if self.problems.has_errors else self.pipeline
-        return Loaded(file=self.problems.file, pipeline=pipeline, problems=self.problems.found)
+        return Loaded(file=self.problems.file, pipeline=pipeline, problems=self.problems.found, resolved=self.resolved)
 
 
-def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
+def _load(
+    text: str,
+    file: str,
+    calendars: Mapping[str, Calendar],
+    archetypes: ArchetypesById,
+    *,
+    lenient: bool,
+    today: date | None,
+) -> _Reading:
     document, problems = read_document(text, file, lenient=lenient)
-    model = read_shape(PipelineFile, without_leftovers(document.value, problems), problems) if document else None
-    if model is None:
+    if document is None:
         return _Reading(problems)
-    reading = _Reading(problems, read_pipeline(model, calendars, problems), has_list=bool(model.schedules))
+    value, resolved = document.value, None
+    if isinstance(value, dict) and EXTENDS in value:
+        resolved = _resolve(document, archetypes, problems)
+        if resolved is None:
+            return _Reading(problems)
+        value = resolved.value
+    model = read_shape(PipelineFile, without_leftovers(cast("object", value), problems), problems)
+    if model is None:
+        return _Reading(problems, resolved=resolved)
+    reading = _Reading(problems, read_pipeline(model, calendars, problems), bool(model.schedules), resolved)
     if today and reading.pipeline and not problems.has_errors:
         for finding in lint(reading.pipeline, today=today, is_list=reading.has_list):
             problems.warning(finding.path, finding.message, finding.hint)
     return reading
 
 
-def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
+def _resolve(document: Document, archetypes: ArchetypesById, problems: Problems) -> ResolvedFile | None:
+    """Merge a file with its archetype, and make problems name both places of what the archetype brings."""
+
+    def find(name: str) -> Archetype | None:
+        found = archetypes.get(name)
+        if found is not None:
+            return found
+        if name in archetypes:
+            problems.error((EXTENDS, "archetype"), f"archetype `{name[:64]}` has errors", "fix them first")
+        else:
+            message = f"there is no archetype `{name[:64]}`" if archetypes else "no archetypes are at hand"
+            hint = suggest(name, archetypes) or f"add it to the directory `{ARCHETYPES_DIRECTORY}` next to the files"
+            problems.error((EXTENDS, "archetype"), message, hint)
+        return None
+
+    value = cast("dict[str, object]", document.value)
+    resolved = resolve(value, find, problems.error)
+    if resolved is None:
+        return None
+    archetype = resolved.archetype
+
+    def locate(path: KeyPath, key: bool) -> tuple[TextMark, str]:
+        origin = resolved.origin_of(path)
+        if origin.kind is not OriginKind.ARCHETYPE:
+            return document.locate(origin.path, key=key), ""
+        there, given = archetype.document.locate(origin.path, key=key), resolved.parameter_at(origin.path)
+        here = document.locate((EXTENDS, "with", given)) if given else document.locate((EXTENDS,), key=True)
+        return here, f" (in {archetype.file}:{there.line}:{there.column})"
+
+    problems.relocate(locate)
+    about = resolved.value.get("pipeline")
+    if isinstance(about, dict):
+        made_from = {"id": archetype.id, "hash": archetype.hash}
+        resolved.value["pipeline"] = {**cast("dict[str, object]", about), "archetype": made_from}
+    return resolved
+
+
+def _load_archetypes(roots: Iterable[Path]) -> tuple[ArchetypesById, list[Problem]]:
+    beside = dict.fromkeys((root if root.is_dir() else root.parent) / ARCHETYPES_DIRECTORY for root in roots)
+    files, refused = _list_files(path for path in beside if path.is_dir())
+    found: dict[str, Archetype | None] = {}
+    for path in files:
+        archetype, problems = _load_archetype_file(path)
+        if archetype and archetype.id in found:
+            problems.error(("archetype", "id"), f"`{archetype.id}` is also the id of another archetype", "rename one")
+        elif archetype:
+            found[archetype.id] = None if problems.has_errors else archetype
+        refused += problems.found
+    return found, refused
+
+
+def _load_archetype_file(path: Path) -> tuple[Archetype | None, Problems]:
+    try:
+        text = read_text(path)
+    except UnreadableFile as error:
+        problems = Problems(str(path), None)
+        problems.fault(Fault(error.mark, str(error)))
+        return None, problems
+    return load_archetype_text(text, str(path))
+
+
+def load_archetype_text(text: str, file: str) -> tuple[Archetype | None, Problems]:
+    """Load one archetype; None if it cannot be used.
+
+    Whether its parts are right shows in the files that use it.
+    """
+    document, problems = read_document(text, file)
+    if document is None:
+        return None, problems
+    archetype = read_archetype(document, file, problems.error)
+    return archetype, problems
+
+
+def _load_file(
+    path: Path,
+    calendars: Mapping[str, Calendar],
+    archetypes: ArchetypesById,
+    *,
+    lenient: bool,
+    today: date | None,
+) -> _Reading:
     try:
         text = read_text(path)
     except UnreadableFile as error:
         problems = Problems(str(path), None)
         problems.fault(Fault(error.mark, str(error)))
         return _Reading(problems)
-    reading = _load(text, str(path), calendars, lenient=lenient, today=today)
+    reading = _load(text, str(path), calendars, archetypes, lenient=lenient, today=today)
     if reading.pipeline and reading.pipeline.id and reading.pipeline.id != path.stem:
         message = f"the file is called `{path.stem}`, and the pipeline `{reading.pipeline.id}`"
         reading.problems.warning(("pipeline", "id"), message, "give both the same name, so that people find it")

@@ -10,7 +10,7 @@ from worker.config.scalars import read_duration
 from worker.config.schedules import read_evaluation, read_schedules
 from worker.config.schema import PipelineFile, PostRunSection
 from worker.core.model.calendars import Calendar
-from worker.core.model.pipeline import Match, Pipeline, PipelineId, PostRun
+from worker.core.model.pipeline import ArchetypeRef, Match, Pipeline, PipelineId, PostRun
 from worker.core.model.rules import Group
 
 _SENSOR_TIMEOUT = PostRun(rules=Group()).sensor_timeout
@@ -25,6 +25,7 @@ def read_pipeline(file: PipelineFile, calendars: Mapping[str, Calendar], problem
     post_run = _read_post_run(file.post_run, problems)
     job = read_job(file, problems)
     check_dry_run(file, problems)
+    made_from = file.pipeline.archetype
     return Pipeline(
         id=PipelineId(file.pipeline.id),
         owner=file.pipeline.owner,
@@ -34,6 +35,7 @@ def read_pipeline(file: PipelineFile, calendars: Mapping[str, Calendar], problem
         job=job,
         post_run=post_run,
         dry_run=file.dry_run,
+        archetype=ArchetypeRef(made_from.id, made_from.hash) if made_from else None,
     )
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from worker.config.suggestions import suggest
-from worker.yaml.document import Document, Fault, Path
+from worker.yaml.document import Document, Fault, Path, TextMark
 
 # One broken file must not hide the others, and a reader cannot use more messages than this.
 PROBLEMS_MAX = 100
@@ -15,6 +15,8 @@ _LISTED_MAX = 20
 
 # Searching for the intended word takes time, so it waits until the message is certain to be kept.
 Hint: TypeAlias = str | Callable[[], str]
+# Returns where a path is in the file, and a note if the part itself is written in another file.
+Locate: TypeAlias = Callable[[Path, bool], tuple[TextMark, str]]
 
 
 class ProblemSeverity(StrEnum):
@@ -90,6 +92,11 @@ class Problems:
         self._found: list[Problem] = []
         self._has_more = False
         self.has_errors = False
+        self._locate: Locate | None = None
+
+    def relocate(self, locate: Locate) -> None:
+        """Say from now on where the parts of a file are that was merged from several."""
+        self._locate = locate
 
     @property
     def found(self) -> tuple[Problem, ...]:
@@ -145,7 +152,7 @@ class Problems:
             self._has_more = True
             self.has_errors = self.has_errors or severity is ProblemSeverity.ERROR
             return
-        mark = self._document.locate(path, key=key) if self._document else None
+        mark, elsewhere = self._place(path, key=key)
         self._keep(
             Problem(
                 file=self.file,
@@ -153,10 +160,15 @@ class Problems:
                 column=mark.column if mark else 1,
                 path=format_path(path),
                 severity=severity,
-                message=message,
+                message=f"{message}{elsewhere}",
                 hint=hint if isinstance(hint, str) else hint(),
             )
         )
+
+    def _place(self, path: Path, *, key: bool) -> tuple[TextMark | None, str]:
+        if self._locate is not None:
+            return self._locate(path, key)
+        return (self._document.locate(path, key=key) if self._document else None), ""
 
     def _keep(self, problem: Problem) -> None:
         self.has_errors = self.has_errors or problem.severity is ProblemSeverity.ERROR

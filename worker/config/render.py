@@ -52,8 +52,14 @@ _YAML_WIDTH = 120
 
 def to_mapping(pipeline: Pipeline) -> Section:
     """Return the content of the file, in the order in which people write it."""
+    made_from = pipeline.archetype
     return {
-        "pipeline": _given(id=pipeline.id, owner=pipeline.owner or None, description=pipeline.description or None),
+        "pipeline": _given(
+            id=pipeline.id,
+            owner=pipeline.owner or None,
+            description=pipeline.description or None,
+            archetype={"id": made_from.id, "hash": made_from.hash} if made_from else None,
+        ),
         **_schedules(pipeline),
         **_given(
             validation=_validation(pipeline.rules) or None,

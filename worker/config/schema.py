@@ -78,6 +78,13 @@ class Section(BaseModel):
         return {key: value for key, value in members.items() if value is not None or key == "value"}
 
 
+class ArchetypeSection(Section):
+    """The archetype that the file extended when it was resolved. Interlock writes it; it has no effect."""
+
+    id: str = Field(default="", description="Id of the archetype.")
+    hash: str = Field(default="", description="SHA-256 of the archetype's content.")
+
+
 class PipelineSection(Section):
     """Identifies the pipeline: id, owner and description."""
 
@@ -90,6 +97,9 @@ class PipelineSection(Section):
     )
     owner: str = Field(default="", description="Team or person responsible; alerts can be routed by it.")
     description: str = Field(default="", description="What the pipeline does.")
+    archetype: ArchetypeSection | None = Field(
+        default=None, description="In resolved files: the archetype that the file extended. Interlock writes it."
+    )
 
 
 class RuleSection(Section):
@@ -429,12 +439,32 @@ class CalendarFile(CalendarBody):
     name: str = Field(default="", description="The name by which pipelines refer to it.", examples=["us-federal"])
 
 
+class ExtendsSection(Section):
+    """The archetype whose parts a file takes over."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["archetype"]})
+
+    archetype: str = Field(default="", description="Id of a file in `archetypes/`.", examples=["hourly-ingest"])
+    with_: dict[str, Any] = Field(
+        default_factory=dict[str, Any], alias="with", description="Values of the archetype's parameters."
+    )
+    replace: list[str] = Field(
+        default_factory=list[str],
+        description="Parts that replace the archetype's instead of merging with it.",
+        examples=[["validation.rules"]],
+    )
+
+
 class PipelineFile(Section):
     """A pipeline file: when the job may run, which rules must pass first, and what to watch afterwards."""
 
-    model_config = ConfigDict(json_schema_extra={"required": ["pipeline", "job"]})
+    # A file that extends an archetype may have its job from there.
+    model_config = ConfigDict(
+        json_schema_extra={"required": ["pipeline"], "anyOf": [{"required": ["job"]}, {"required": ["extends"]}]}
+    )
 
     pipeline: PipelineSection = Field(default=PipelineSection(), description="Name and owner of the pipeline.")
+    extends: ExtendsSection | None = Field(default=None, description="Archetype that the file builds on.")
     job: JobSection | None = Field(default=None, description="The job: where it runs and how its failures are handled.")
     schedule: ScheduleSection | None = Field(default=None, description="When runs start, or are expected to.")
     schedules: list[ScheduleItem] = Field(
@@ -465,6 +495,58 @@ def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
     if model is PipelineFile:
         _describe_job_configs(schema["$defs"])
     return schema
+
+
+def archetype_schema() -> dict[str, Any]:
+    """Return the JSON Schema of archetypes: a pipeline file without an id, with `${name}` for values."""
+    schema = file_schema()
+    properties = schema["properties"]
+    del properties["extends"]
+    properties["archetype"] = _ARCHETYPE_HEADER
+    schema["required"] = ["archetype"]
+    schema["title"], schema["description"] = "ArchetypeFile", "Parts of pipeline files that many pipelines share."
+    del schema["anyOf"]
+    for definition in schema["$defs"].values():
+        definition.pop("required", None)
+        members = definition.get("properties", {})
+        definition["properties"] = {name: _or_parameter(member) for name, member in members.items()}
+    schema["$defs"]["PipelineSection"]["properties"].pop("id")
+    return schema
+
+
+def _or_parameter(member: dict[str, Any]) -> dict[str, Any]:
+    """Allow a reference to a parameter where a value is expected; a text may have one anyway."""
+    described = {name: member[name] for name in ("description", "title", "default", "examples") if name in member}
+    rest = {name: value for name, value in member.items() if name not in described}
+    return member if not rest else {**described, "anyOf": [rest, {"type": "string", "pattern": PARAMETER_PATTERN}]}
+
+
+PARAMETER_PATTERN: Final = r"\$\{[a-z][A-Za-z0-9_]*\}"
+_ARCHETYPE_HEADER: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Name and parameters of the archetype.",
+    "required": ["id"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string", "description": "The name that pipeline files extend."},
+        "description": {"type": "string", "description": "What the archetype is for."},
+        "parameters": {
+            "type": "object",
+            "maxProperties": 64,
+            "propertyNames": {"pattern": "^[a-z][A-Za-z0-9_]{0,63}$"},
+            "additionalProperties": {
+                "type": "object",
+                "required": ["type"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"enum": ["text", "number", "flag", "list"], "description": "What a value must be."},
+                    "default": {"description": "The value if a pipeline gives none; without it, each must give one."},
+                    "description": {"type": "string", "description": "What the parameter is for."},
+                },
+            },
+        },
+    },
+}
 
 
 def _describe_job_configs(definitions: dict[str, Any]) -> None:

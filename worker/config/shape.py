@@ -25,7 +25,7 @@ _PASSES_MAX = 2 * DEPTH_MAX
 
 # Keys of the previous generation, and what replaces them.
 _REPLACED = {
-    "archetype": "an archetype's conditions are written out as validation.rules",
+    "archetype": "a file builds on an archetype with `extends: {archetype: NAME}`",
     "traits": "each trait is now a rule in validation.rules",
     "watch": "the waiting time is now schedule.evaluation",
     "evaluators": "producers write sensors, and validation.rules check them",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from worker.config.files import UnreadableFile, yaml_files
-from worker.config.load import CALENDARS_DIRECTORY
+from worker.config.load import ARCHETYPES_DIRECTORY, CALENDARS_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ def stamps_of(roots: Iterable[Path], calendars: Path | None = None) -> Stamps:
         raise UnreadableFile(f"{missing[0]} is gone")
     directories = [root if root.is_dir() else root.parent for root in roots]
     beside = [calendars] if calendars else [each / CALENDARS_DIRECTORY for each in directories]
+    beside += [each / ARCHETYPES_DIRECTORY for each in directories]
     files = [*roots, *(path for path in beside if path.is_dir())]
     found: dict[Path, FileStamp] = {}
     for path in (file for root in files for file in yaml_files(root)):

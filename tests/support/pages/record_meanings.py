@@ -130,6 +130,18 @@ RECORDS: Final[Sequence[Record]] = (
     ),
     Record(
         ("plan",),
+        "archetypeChange",
+        "with `--against`, one for each pipeline that uses an archetype and differs",
+        {
+            "pipeline": "the id of the pipeline",
+            "archetype": "the id of the archetype",
+            "before": "the hash of the archetype that the old file extends; null if it extends none",
+            "after": "the same of the new file",
+            "changes": "the parts of the pipeline that change: `path`, `before` and `after`, null if there is none",
+        },
+    ),
+    Record(
+        ("plan",),
         "summary",
         "the last record; with `--against`, the number of changes of each kind",
         {

@@ -25,7 +25,7 @@ def faults(kind: str, path: Path) -> list[str]:
     return [error.message for error in validator.iter_errors(value)]
 
 
-@pytest.mark.parametrize("kind", ["pipeline", "calendar"])
+@pytest.mark.parametrize("kind", ["pipeline", "archetype", "calendar"])
 def test_the_schema_is_valid_json_schema_of_its_draft(kind: str) -> None:
     found = schema("--kind", kind)
 

@@ -24,8 +24,8 @@ def _in_job(text: str) -> str:
         (
             "@",
             (
-                "must be a mapping; found nothing; the file is empty; accepted: pipeline, job, schedule, schedules, "
-                "exclusions, calendars, sla, validation, postRun, dryRun"
+                "must be a mapping; found nothing; the file is empty; accepted: pipeline, extends, job, schedule, "
+                "schedules, exclusions, calendars, sla, validation, postRun, dryRun"
             ),
         ),
         ("@" + JOB + TRIGGER, "pipeline.id: is required: the name of the pipeline"),
@@ -39,8 +39,8 @@ def _in_job(text: str) -> str:
         (
             HEAD + JOB + TRIGGER + "@archetype: batch\n",
             (
-                "archetype: `archetype` is a key of an older generation; an archetype's conditions are written out "
-                "as validation.rules"
+                "archetype: `archetype` is a key of an older generation; a file builds on an archetype with "
+                "`extends: {archetype: NAME}`"
             ),
         ),
         (

@@ -3,20 +3,25 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from worker.cli.terminal.console import Screen
-from worker.config.schema import CalendarFile, FileModel, PipelineFile, file_schema
+from worker.config.schema import CalendarFile, FileModel, PipelineFile, archetype_schema, file_schema
 
 
 class FileKind(StrEnum):
     PIPELINE = "pipeline"
+    ARCHETYPE = "archetype"
     CALENDAR = "calendar"
 
 
 MODELS: dict[FileKind, FileModel] = {FileKind.PIPELINE: PipelineFile, FileKind.CALENDAR: CalendarFile}
+
+
+def schema_of(kind: FileKind) -> dict[str, Any]:
+    return archetype_schema() if kind is FileKind.ARCHETYPE else file_schema(MODELS[kind])
 
 
 def run_schema(screen: Screen, kind: FileKind, *, output: Path | None, header: bool) -> int:
@@ -25,7 +30,7 @@ def run_schema(screen: Screen, kind: FileKind, *, output: Path | None, header: b
     if header:
         screen.document(line)
         return 0
-    text = json.dumps(file_schema(MODELS[kind]), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         screen.document(text)
     elif not _is_written(screen, output, text):
@@ -51,14 +56,14 @@ def header_line(schema: str) -> str:
 
 schema_app = typer.Typer()
 
-SCHEMA_HELP = """Print the JSON Schema of pipeline or calendar files, for editors.
+SCHEMA_HELP = """Print the JSON Schema of pipeline, archetype or calendar files, for editors.
 
 The line that ties a file to the schema is printed on standard error, or alone with --header.
 
 \b
 Examples:
   interlock schema -o pipeline.schema.json
-  interlock schema --kind calendar -o calendar.schema.json
+  interlock schema --kind archetype -o archetype.schema.json
   interlock schema -o pipeline.schema.json --header
 
 \b

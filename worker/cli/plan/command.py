@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from worker.cli.commands.validate import place_and_message
+from worker.cli.plan.archetypes import archetype_changes, show_archetype_changes
 from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
 from worker.cli.plan.view import block_row, change_record, change_row
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
@@ -107,16 +108,20 @@ def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -
     if not (before.is_whole and after.is_whole and (before.pipelines or after.pipelines)):
         return 2
     counts = Counter[DifferenceKind]()
+    by_archetype = list(archetype_changes(before.pipelines, after.pipelines))
     found = _counted(changes(before.pipelines, after.pipelines, request.span), counts)
     if request.as_json:
         for change in found:
             screen.record({"type": "change", **change_record(change)})
+        for each in by_archetype:
+            screen.record({"type": "archetypeChange", **each.record})
         numbers = {kind.value: counts[kind] for kind in DifferenceKind}
         screen.record({"type": "summary", **_span_record(request.span), **numbers})
     else:
+        show_archetype_changes(screen, by_archetype, show_all=request.show_all)
         show_changes(screen, found, show_all=request.show_all)
         screen.line(f"{request.span.first} to {request.span.last}: {_counts_text(counts)}")
-    return 1 if counts else 0
+    return 1 if counts or any(each.parts for each in by_archetype) else 0
 
 
 def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> Sound:
@@ -229,7 +234,8 @@ plan_app = typer.Typer()
 PLAN_HELP = """List the runs that pipeline files expect, or compare two sets of files.
 
 Nothing is started or stored. A busy schedule is one line a day unless --all. With --against, shows instead what \
-changes from the files in OLD to those in PATH: runs added, removed or moved, and deadlines that change.
+changes from the files in OLD to those in PATH: runs added, removed or moved, deadlines that change, and what a \
+changed archetype does to each pipeline that extends it.
 
 \b
 Examples:

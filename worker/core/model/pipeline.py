@@ -242,6 +242,14 @@ class PostRun:
     evaluation: Evaluation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ArchetypeRef:
+    """ArchetypeRef: the archetype that a pipeline file extended, as it was then."""
+
+    id: str
+    hash: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     id: PipelineId
@@ -252,6 +260,7 @@ class Pipeline:
     job: Job | None
     post_run: PostRun | None = None
     dry_run: bool = False
+    archetype: ArchetypeRef | None = None
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         return next((schedule for schedule in self.schedules if schedule.id == schedule_id), None)
