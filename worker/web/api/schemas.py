@@ -206,6 +206,7 @@ class ExpectedRunDocument(ApiModel):
     zone: str
     warning_at: datetime | None
     breach_at: datetime | None
+    evaluation_at: datetime | None
     trigger_deadline_at: datetime | None
     excluded: str | None
     note: str | None
