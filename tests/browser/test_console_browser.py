@@ -1,5 +1,6 @@
 """The console in a real Chromium: readable by everyone, without errors, by keyboard, on a phone, without JavaScript."""
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -39,6 +40,7 @@ PAGES = {
     "workers": "/workers",
     "timeline": "/timeline",
     "alerts": "/alerts",
+    "lineage": f"/lineage/risk-report?period={YESTERDAY}",
     "form": f"{FAILED}/rerun",
     "nowhere": NOWHERE,
 }
@@ -101,7 +103,7 @@ async def test_states_are_words_for_those_who_hear_the_page(console: ServedConso
 
     assert "waiting" in heard
     assert "blocked" in heard
-    assert "late 1h 10m" in heard
+    assert re.search(r"late 1h [1-4]\dm", heard)  # the clock goes on during the tests
     assert "Attempts over time; the table below has the same times" in heard
 
 

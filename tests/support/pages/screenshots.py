@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 from PIL import Image
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.support.browser.chromium import MISSING, a_browser, find_chromium
 from tests.support.clock.shifted import ShiftedClock
 from tests.support.worlds.demo_store import NOW, YESTERDAY, fill_demo_store
 from worker.app.web import NoWorker, open_web
 from worker.config.settings import read_settings
+from worker.config.store_setting import GROUP
+from worker.core.model.keys import SessionId
+from worker.store.repos.sessions import Sessions
 from worker.store.sqlite.tables import SqliteTables
 from worker.telemetry.meters import Meters
 
@@ -31,11 +34,12 @@ PATHS: Final = {
     "console-run-failed": f"/runs/ledger-close/stream/{YESTERDAY}",
     "console-run-attempts": f"/runs/payments-import/stream/{YESTERDAY}",
     "console-timeline": "/timeline?q=*",
+    "console-lineage": f"/lineage/risk-report?period={YESTERDAY}",
     "console-events": "/events",
     "console-alerts": "/alerts",
     "console-workers": "/workers",
 }
-DOCS: Final = ("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline")
+DOCS: Final = ("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline", "lineage")
 ON_A_PHONE: Final = ("overview", "run-waiting")
 SIZES: Final = {"": (1280, 800), "-phone": (390, 800)}
 THEMES: Final[dict[str, Literal["light", "dark"]]] = {"": "light", "-dark": "dark"}
@@ -62,6 +66,8 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
                 for theme in THEMES:
                     if (everything or _is_kept(name, suffix, theme)) and (not names or name in names):
                         file = folder / f"{name}{suffix}{theme}.png"
+                        # The pictures take longer than a worker may be silent.
+                        await Sessions(tables, GROUP).register(SessionId("worker-1"), "0.1.0", at=clock.now())
                         await take(browser, f"http://{at}{path}", file, suffix, theme)
 
 
@@ -69,7 +75,8 @@ async def _until_read(browser: Browser, url: str) -> None:
     """Wait until the console has read everything that its lists show."""
     page = await browser.new_page()
     await page.goto(url)
-    await page.wait_for_function("!document.getElementById('counts').textContent.includes('so far')", timeout=30_000)
+    await expect(page.locator("#counts")).not_to_contain_text("so far", timeout=30_000)
+    await page.wait_for_timeout(2_000)  # what is expected next is computed afterwards
     await page.close()
 
 

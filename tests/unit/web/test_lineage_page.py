@@ -36,6 +36,14 @@ async def test_a_lineage_shows_two_steps_up_and_down_with_states(world: ConsoleW
     assert re.search(r"board-pack .* margin-report", listed)
 
 
+async def test_runs_below_are_found_whichever_upstream_is_on_the_page(world: ConsoleWorld) -> None:
+    """The report runs after two pipelines, of which the first is not in this lineage."""
+    shown = await page(world, f"/lineage/stock-facts?period={YESTERDAY}")
+
+    assert re.search(r"margin-report lineage of margin-report · not started 2027-03-22 stock-facts", shown)
+    assert re.search(r"board-pack lineage of board-pack · not started 2027-03-22 margin-report", shown)
+
+
 async def test_without_a_period_the_newest_run_decides(world: ConsoleWorld) -> None:
     assert "runs that belong to 2027-03-21 the newest" in await page(world, "/lineage/order-facts")
 

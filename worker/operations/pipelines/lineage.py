@@ -159,7 +159,8 @@ class LineageReader:
                     continue
                 periods = [each for key in above for each in waiting_periods(link, key.period)]
                 below = [RunKey(name, edge.schedule.id, each) for each in periods[:NODES_MAX]]
-                keys.setdefault(name, {}).update(dict.fromkeys(below))
+                if below:  # another upstream may lead to its runs
+                    keys[name] = dict.fromkeys(below)
         return {name: await self._read([*found]) for name, found in keys.items() if name in set(names)}
 
     async def _above(self, key: RunKey) -> list[RunKey]:

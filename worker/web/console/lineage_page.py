@@ -67,4 +67,6 @@ def _upstreams(lineage: Lineage) -> dict[str, list[LineageEdge]]:
 
 
 def _badge(word: str) -> Badge:
-    return NO_RUN if word in {"", "not started"} else status_badge(word)
+    if word == "not started":
+        return Badge(NO_RUN.glyph, word, NO_RUN.tone)
+    return status_badge(word) if word else NO_RUN
