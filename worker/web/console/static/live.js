@@ -21,14 +21,16 @@
   const remember = (root) => root.querySelectorAll("[id]").forEach((each) => sent.set(each, each.outerHTML));
   parts().forEach(remember);
 
-  const isBusy = (element) => {
+  // What a person uses now. It is looked up once for each patch: between two changes of the page, the browser would
+  // lay out all of it before it could answer.
+  let used = [];
+  const lookUpUsed = () => {
     const selection = document.getSelection();
-    return (
-      (document.activeElement !== document.body && element.contains(document.activeElement)) ||
-      element.querySelector("dialog[open]") !== null ||
-      (selection !== null && !selection.isCollapsed && element.contains(selection.anchorNode))
-    );
+    used = [...document.querySelectorAll("dialog[open]")];
+    if (document.activeElement && document.activeElement !== document.body) used.push(document.activeElement);
+    if (selection !== null && !selection.isCollapsed) used.push(selection.anchorNode);
   };
+  const isBusy = (element) => used.some((each) => element.contains(each));
 
   const keepOpen = (old, fresh) => {
     const opened = old.querySelectorAll("details");
@@ -126,6 +128,7 @@
     if (!part.isConnected) return;
     // A page is its own part: then the response is a whole page, which holds an element of the same id.
     const content = template.content.getElementById(part.id) || template.content;
+    lookUpUsed();
     if (part.dataset.live === "hold") return holdNew(part, content);
     if (isIncomplete(part)) {
       part.replaceChildren(...content.children);
