@@ -5,9 +5,10 @@ Nothing here waits for a viewer: one that does not read fast enough is told to s
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import monotonic
 from typing import Final
 
 from worker.runtime.json_bytes import to_json
@@ -16,8 +17,9 @@ from worker.web.problems import ProblemType, WebProblem
 
 RING: Final = 4_096
 QUEUE: Final = 64
-# What is announced while a page is being made is announced to it again: a page takes less time than this many items.
-REPEATED: Final = 8
+# What is announced while a page is being made is announced to it again: a page takes less time than this.
+PAGE_S: Final = 3.0
+REPEATED_MAX: Final = 16
 STREAMS_MAX: Final = 500
 STREAMS_PER_USER_MAX: Final = 20
 NAMES_MAX: Final = 200
@@ -80,9 +82,12 @@ class Fanout:
         queue: int = QUEUE,
         streams_max: int = STREAMS_MAX,
         per_user_max: int = STREAMS_PER_USER_MAX,
+        now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._start, self._queue = start, queue
         self._ring: deque[NewsItem] = deque(maxlen=ring)
+        self._now_s = now_s
+        self._times: deque[float] = deque(maxlen=REPEATED_MAX)  # when the last items were published
         self._number = 0
         self._oldest = 1  # the first number that a subscriber may continue after, plus one
         self._streams: set[NewsStream] = set()
@@ -97,7 +102,9 @@ class Fanout:
     @property
     def page_id(self) -> str:
         """Return the id that a page made now continues after; it may repeat some items, and misses none."""
-        return f"{self._start}.{max(self._oldest - 1, self._number - REPEATED, 0)}"
+        begun = self._now_s() - PAGE_S
+        repeated = next((count for count, at in enumerate(reversed(self._times)) if at < begun), len(self._times))
+        return f"{self._start}.{max(self._oldest - 1, self._number - repeated, 0)}"
 
     @property
     def streams(self) -> int:
@@ -109,6 +116,7 @@ class Fanout:
         runs, pipelines, is_cut = _bounded(changes.runs, changes.pipelines)
         item = NewsItem(self.last_id, runs, pipelines, counts, is_cut)
         self._ring.append(item)
+        self._times.append(self._now_s())
         for stream in tuple(self._streams):
             stream.offer(item)
 
