@@ -83,7 +83,7 @@ async def open_web(
     from worker.jobs.aws.log_tails import LogTails  # noqa: PLC0415
 
     try:
-        from worker.web.api.application import make_api  # noqa: PLC0415
+        from worker.web.api.application import make_api, warm_up  # noqa: PLC0415
         from worker.web.api.context import ApiContext  # noqa: PLC0415
         from worker.web.console.application import make_console, with_console  # noqa: PLC0415
         from worker.web.console.console import Console  # noqa: PLC0415
@@ -115,7 +115,9 @@ async def open_web(
         is_read_only=rules.is_read_only,
     )
     console.warm_up()
-    app = with_console(make_api(context), make_console(console))
+    api = make_api(context)
+    warm_up(api)
+    app = with_console(api, make_console(console))
     # Where health has the same address, its pages stay as open as they are elsewhere.
     is_shared = settings.telemetry.health == settings.web.listen
     guard = Guard(

@@ -4,21 +4,29 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime, timedelta
 
+import httpx
 import pytest
+from fastapi import routing
 from markupsafe import Markup
 
 from tests.support.builders.cli_runs import key_of
 from tests.support.clock.manual import ManualClock
 from tests.support.fakes.counting_tables import CountingTables
 from tests.support.worlds.console import MORNING, ConsoleWorld, a_console_world
+from tests.support.worlds.web import BASE, VIEWER, bearer, rules
+from worker.app.web import NoWorker
 from worker.core.model.ids import PipelineId
 from worker.core.run.state import Outcome, Run, State
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import ACTIVE, LISTS, Between, Index, Page, Prefix, TableName
+from worker.telemetry.meters import Meters
+from worker.web.api.application import make_api, warm_up
 from worker.web.console.rendering import CHARS_PER_STEP, PARTS_PER_STEP, page_response, rendered_text
 from worker.web.console.row_texts import RowTexts
+from worker.web.guard import Guard
+from worker.web.health import HealthPages
 from worker.web.live.fanout import NAMES_MAX, Fanout
 from worker.web.live.mirror import Mirror, MirrorChanges
 from worker.web.live.shared_results import SharedResults
@@ -253,3 +261,24 @@ def test_an_item_is_made_once_for_all_streams_and_names_few_of_many() -> None:
     assert len(item.runs) <= NAMES_MAX
     assert list(item.runs) == sorted(item.runs)
     assert fanout.as_sent(item) is fanout.as_sent(item)
+
+
+# --- the API ----------------------------------------------------------------------------------------------------------
+
+
+async def test_no_request_builds_the_routes_of_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI builds them with the first request, in one step of the loop."""
+    async with a_console_world() as world:
+        api = make_api(world.console.context)
+        warm_up(api)
+        built: list[str] = []
+
+        def build(**_: object) -> None:
+            built.append("a route")
+
+        monkeypatch.setattr(routing, "get_dependant", build)
+        transport = httpx.ASGITransport(Guard(api, rules(), HealthPages(NoWorker(), Meters())))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=bearer(VIEWER)) as client:
+            assert (await client.get("/api/v1/pipelines")).status_code == 200
+            assert (await client.get("/api/v1/openapi.json")).json()["openapi"] == "3.1.0"
+    assert built == []
