@@ -70,7 +70,7 @@ class Console:
     lists: PipelineLists = field(init=False)
     owners: OwnerLanes = field(init=False)
     rows: RowTexts = field(default_factory=RowTexts)
-    _parts: SharedResults[Markup] = field(default_factory=lambda: SharedResults[Markup](PARTS_MAX))
+    _parts: SharedResults[Markup] = field(default_factory=lambda: SharedResults[Markup](PARTS_MAX, "part"))
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:

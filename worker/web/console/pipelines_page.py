@@ -83,8 +83,8 @@ async def pipelines_fragment(console: Console, request: Request) -> Response:
 async def _values(console: Console, request: Request) -> dict[str, Any]:
     wanted, live, now = _filter_of(request), console.context.live, console.context.clock.now()
     mirror = await live.fresh()
-    attention = await console.finder.find(mirror)
-    chosen = await console.lists.choose(mirror, wanted, attention.urgent_pipelines)
+    urgent = (await console.finder.find(mirror)).urgent_pipelines if wanted.attention else frozenset[str]()
+    chosen = await console.lists.choose(mirror, wanted, urgent)
     skip = _skip_of(request)
     shown = chosen[skip : skip + PAGE_ROWS]
     following = skip + PAGE_ROWS if len(chosen) > skip + PAGE_ROWS else 0

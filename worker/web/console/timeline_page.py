@@ -24,6 +24,7 @@ from worker.web.live.timeline import (
     QUARTER_S,
     ExpectedLaneRun,
     LaneRun,
+    OwnerCounts,
     OwnerLane,
     PipelineLane,
     TimeWindow,
@@ -175,8 +176,9 @@ async def _content(console: Console, view: TimelineView) -> Markup:
     if view.has_lanes:
         key = view, mirror.revision, int(now.timestamp() // LANES_S)
         return await console.part(key, "timeline_content.html", partial(_lane_values, console, mirror, view, now))
-    key = view, console.owners.name(view.window), mirror.catalogue_is_whole
-    return await console.part(key, "timeline_content.html", partial(_owner_values, console, mirror, view, now))
+    counts = await console.owners.of(mirror, view.window)
+    key = view, counts.turn, mirror.catalogue_is_whole
+    return await console.part(key, "timeline_content.html", partial(_owner_values, console, counts, view, now))
 
 
 async def _lane_values(console: Console, mirror: Mirror, view: TimelineView, now: datetime) -> dict[str, Any]:
@@ -193,8 +195,8 @@ async def _lane_values(console: Console, mirror: Mirror, view: TimelineView, now
     return {**_drawing(view, now), "lanes": lanes, "owner_lanes": (), "found": len(chosen)}
 
 
-async def _owner_values(console: Console, mirror: Mirror, view: TimelineView, now: datetime) -> dict[str, Any]:
-    counted = await console.owners.of(mirror, view.window)
+async def _owner_values(console: Console, counts: OwnerCounts, view: TimelineView, now: datetime) -> dict[str, Any]:
+    counted = counts.lanes
     slices, owners = Slices(console.context.clock), list[TimelineOwner]()
     for each in counted[:PAGE_LANES]:
         owners.append(_owner(console, each, view.query))

@@ -12,7 +12,7 @@ import msgspec
 from worker.core.model import keys
 from worker.core.run.state import Outcome, State
 from worker.store.rows import loose_text
-from worker.store.table import Row
+from worker.store.table import Row, Value
 
 REASON_MAX: Final = 200
 ENDED_STATES: Final = frozenset({State.COMPLETED.value, State.FAILED_FINAL.value})
@@ -81,7 +81,7 @@ def run_name(pk: str, sk: str, prefix: str) -> NamedRun | None:
 def run_of(row: Row) -> ActiveRun | FinishedRun | None:
     """Read a run from its row or its entry in an index; None for a row of another system or a damaged one."""
     name, state = run_name(str(row["PK"]), str(row["SK"]), keys.TRIGGER), loose_text(row, "state")
-    since = seconds(loose_text(row, "since"))
+    since = seconds(row.get("since"))
     if name is None or not state or since is None:
         return None
     if state in ENDED_STATES:
@@ -100,7 +100,7 @@ def run_of(row: Row) -> ActiveRun | FinishedRun | None:
 
 def watch_of(row: Row) -> ActiveWatch | None:
     """Read a deadline; None if it has a verdict, or cannot be read."""
-    name, breach_at = run_name(str(row["PK"]), str(row["SK"]), keys.SLA), seconds(loose_text(row, "breachAt"))
+    name, breach_at = run_name(str(row["PK"]), str(row["SK"]), keys.SLA), seconds(row.get("breachAt"))
     if name is None or breach_at is None or "verdict" in row or loose_text(row, "state") == "CLOSED":
         return None
     return ActiveWatch(
@@ -109,7 +109,7 @@ def watch_of(row: Row) -> ActiveWatch | None:
         name.schedule,
         name.period,
         breach_at=breach_at,
-        warning_at=seconds(loose_text(row, "warningAt")),
+        warning_at=seconds(row.get("warningAt")),
         is_warned="warnedAt" in row,
     )
 
@@ -131,10 +131,12 @@ def told_of(row: Row) -> ToldEvent | None:
     )
 
 
-def seconds(text: str) -> float | None:
+def seconds(text: Value) -> float | None:
     """Return a stored time as seconds since 1970; None if there is none."""
+    if not isinstance(text, str) or not text:
+        return None
     try:
-        return datetime.fromisoformat(text).timestamp() if text else None
+        return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -153,15 +155,15 @@ def _ended(name: NamedRun, row: Row, state: str, since: float) -> FinishedRun:
         name.period,
         word="cancelled" if outcome == _CANCELLED else word,
         at=since,
-        created_at=seconds(loose_text(row, "createdAt")),
-        started_at=seconds(loose_text(row, "startedAt")),
+        created_at=seconds(row.get("createdAt")),
+        started_at=seconds(row.get("startedAt")),
         attempt=attempt if isinstance(attempt, int) else 1,
         reason=intern(loose_text(row, "reason")[:REASON_MAX]),
     )
 
 
 def _due_at(row: Row) -> float | None:
-    ends_at, timeout_at = seconds(loose_text(row, "windowEndsAt")), seconds(loose_text(row, "timeoutAt"))
+    ends_at, timeout_at = seconds(row.get("windowEndsAt")), seconds(row.get("timeoutAt"))
     if ends_at is None or timeout_at is None:
         return timeout_at if ends_at is None else ends_at
     return min(ends_at, timeout_at)

@@ -45,7 +45,7 @@ class PipelineLists:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._found: SharedResults[Sequence[str]] = SharedResults(KEPT_MAX)
+        self._found: SharedResults[Sequence[str]] = SharedResults(KEPT_MAX, "pipelines")
 
     async def choose(self, mirror: Mirror, wanted: PipelineFilter, urgent: frozenset[str]) -> Sequence[str]:
         """Return the ids of the pipelines that fit, in order. `urgent` are those that need attention."""

@@ -3,14 +3,14 @@
 A run is listed once, in the first section that fits.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from heapq import nsmallest
 from operator import itemgetter
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
@@ -31,8 +31,12 @@ NOBODY_ACTED: Final = "no worker acted on it when it was due; is one running?"
 OWNER_IS_GONE: Final = "the worker that held it is gone, and no other has taken it over yet"
 NOT_CONFIRMED: Final = "the target has not confirmed the start"
 
+PORTION: Final = 128  # between two looks at the clock: less than a tenth of a millisecond
+_TRIGGERING: Final = State.TRIGGERING.value
+_EVALUATING: Final = State.EVALUATING.value
+_SETTLED: Final = frozenset({"completed", "cancelled"})
+
 _Candidate: TypeAlias = tuple[float, NamedRun]
-_Candidates: TypeAlias = Iterator[_Candidate]
 
 
 class AttentionKind(StrEnum):
@@ -80,7 +84,7 @@ class AttentionFinder:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._began = clock, clock.now().timestamp()
-        self._found: SharedResults[Attention] = SharedResults(KEPT_MAX)
+        self._found: SharedResults[Attention] = SharedResults(KEPT_MAX, "sections")
 
     async def find(self, mirror: Mirror) -> Attention:
         now = self._clock.now().timestamp()
@@ -88,28 +92,22 @@ class AttentionFinder:
 
     async def _sort(self, mirror: Mirror, now: float) -> Attention:
         slices = Slices(self._clock)
-        taken: dict[str, AttentionKind] = {}
+        taken: set[str] = set()
+        urgent: dict[str, AttentionKind] = {}
         shown: dict[AttentionKind, list[NamedRun]] = {}
         totals: dict[AttentionKind, int] = {}
         stuck = await self._stuck(mirror, slices, now)
-        candidates: dict[AttentionKind, _Candidates] = {
-            AttentionKind.BREACHED: _breached(mirror, now),
-            AttentionKind.FAILED: _failed(mirror, now),
-            AttentionKind.MISSED: _missed(mirror, now),
-            AttentionKind.STUCK: ((0.0, run) for key in stuck if (run := mirror.active.get(key))),
-            AttentionKind.DUE: _due(mirror, now),
-            AttentionKind.WAITING: _waiting(mirror),
-        }
-        for kind, names in candidates.items():
+        for kind, (source, choose) in _candidates(mirror, stuck, now).items():
             left: list[_Candidate] = []
-            async for portion in slices.portions(names):
-                left += [each for each in portion if each[1].key not in taken]
-                taken.update((each[1].key, kind) for each in portion if each[1].key not in taken)
+            async for some in slices.portions(list(source), PORTION):
+                left += [each for each in choose(some) if each[1].key not in taken]
+            async for portion in slices.portions(left, PORTION):
+                taken.update([each[1].key for each in portion])
             first = nsmallest(SHOWN_MAX, left, key=itemgetter(0))
             shown[kind], totals[kind] = [name for _, name in first], len(left)
+            if kind in URGENT:
+                urgent |= dict.fromkeys([name.key for _, name in left], kind)
             await slices.rest()
-        urgent = {key: kind for key, kind in taken.items() if kind in URGENT}
-        await slices.rest()
         return Attention(
             sections={
                 kind: [_item(mirror, kind, name, stuck.get(name.key, ""), now) for name in names]
@@ -122,9 +120,17 @@ class AttentionFinder:
 
     async def _stuck(self, mirror: Mirror, slices: Slices, now: float) -> dict[str, str]:
         """Return why each run is stuck that is."""
-        alive, found = {each.id for each in mirror.alive(now)}, dict[str, str]()
-        async for runs in slices.portions(list(mirror.active.values())):
-            for run in runs:
+        alive, found, overdue = {each.id for each in mirror.alive(now)}, dict[str, str](), now - OVERDUE_S
+        async for runs in slices.portions(list(mirror.active.values()), PORTION):
+            # Nearly all are not: what is quick to tell comes first.
+            suspects = [
+                run
+                for run in runs
+                if (run.due_at is not None and run.due_at < overdue)
+                or (run.owner and run.owner not in alive)
+                or run.state == _TRIGGERING
+            ]
+            for run in suspects:
                 if why := self._why_stuck(mirror, run, alive, now):
                     found[run.key] = why
         return found
@@ -156,43 +162,55 @@ def usual_s(mirror: Mirror, name: NamedRun, history: Sequence[FinishedRun] | Non
 # --- candidates: each with a number, the least first ------------------------------------------------------------------
 
 
-def _breached(mirror: Mirror, now: float) -> _Candidates:
-    # A run that ended is known, unless the mirror does not hold them all, or not yet.
+def _candidates(
+    mirror: Mirror, stuck: Mapping[str, str], now: float
+) -> dict[AttentionKind, tuple[Iterable[Any], Callable[[Sequence[Any]], list[_Candidate]]]]:
+    """Return for each section what it is chosen from, and a function that chooses from some of that.
+
+    Tens of thousands pass here for each view after a change, so each choice is one loop without calls.
+    """
     holds_all = mirror.ended_is_whole and mirror.week_is_read
-    for event in list(mirror.breached.values()):
-        ended = mirror.ended.get(event.key)
-        is_settled = ended is not None and ended.word in {"completed", "cancelled"}
-        is_unknown = ended is None and event.key not in mirror.active and not holds_all
-        if event.at >= now - BREACHED_FOR_S and not is_settled and not is_unknown:
-            yield -event.at, event
+    active, ended = mirror.active, mirror.ended
 
+    def breached(events: Sequence[ToldEvent]) -> list[_Candidate]:
+        # A run that ended is known, unless the mirror does not hold them all, or not yet.
+        return [
+            (-event.at, event)
+            for event in events
+            if event.at >= now - BREACHED_FOR_S
+            and (run.word not in _SETTLED if (run := ended.get(event.key)) else holds_all or event.key in active)
+        ]
 
-def _failed(mirror: Mirror, now: float) -> _Candidates:
-    for run in list(mirror.failed.values()):
-        if run.at >= now - FAILED_FOR_S:
-            yield -run.at, run
+    def failed(runs: Sequence[FinishedRun]) -> list[_Candidate]:
+        return [(-run.at, run) for run in runs if run.at >= now - FAILED_FOR_S]
 
+    def missed(events: Sequence[ToldEvent]) -> list[_Candidate]:
+        return [
+            (-event.at, event)
+            for event in events
+            if event.at >= now - MISSED_FOR_S
+            and event.key not in ended
+            and ((run := active.get(event.key)) is None or run.state == _EVALUATING)
+        ]
 
-def _missed(mirror: Mirror, now: float) -> _Candidates:
-    for event in list(mirror.missed.values()):
-        active = mirror.active.get(event.key)
-        has_begun = event.key in mirror.ended or (active is not None and active.state != State.EVALUATING.value)
-        if event.at >= now - MISSED_FOR_S and not has_begun:
-            yield -event.at, event
+    def is_stuck(runs: Sequence[ActiveRun]) -> list[_Candidate]:
+        return [(0.0, run) for run in runs if run.key in stuck]
 
+    def due(watches: Sequence[ActiveWatch]) -> list[_Candidate]:
+        until = now + DUE_WITHIN_S
+        return [(watch.breach_at, watch) for watch in watches if watch.breach_at <= until]
 
-def _due(mirror: Mirror, now: float) -> _Candidates:
-    until = now + DUE_WITHIN_S
-    for watch in list(mirror.watches.values()):
-        if watch.breach_at <= until:
-            yield watch.breach_at, watch
+    def waiting(runs: Sequence[ActiveRun]) -> list[_Candidate]:
+        return [(run.since, run) for run in runs if run.state == _EVALUATING]
 
-
-def _waiting(mirror: Mirror) -> _Candidates:
-    evaluating = State.EVALUATING.value
-    for run in list(mirror.active.values()):
-        if run.state == evaluating:
-            yield run.since, run
+    return {
+        AttentionKind.BREACHED: (mirror.breached.values(), breached),
+        AttentionKind.FAILED: (mirror.failed.values(), failed),
+        AttentionKind.MISSED: (mirror.missed.values(), missed),
+        AttentionKind.STUCK: (active.values() if stuck else (), is_stuck),
+        AttentionKind.DUE: (mirror.watches.values(), due),
+        AttentionKind.WAITING: (active.values(), waiting),
+    }
 
 
 def _item(mirror: Mirror, kind: AttentionKind, name: NamedRun, why: str, now: float) -> AttentionItem:

@@ -11,8 +11,8 @@ T = TypeVar("T")
 class SharedResults(Generic[T]):
     """Makes a result once for everyone who names the same key. The key says all that the result depends on."""
 
-    def __init__(self, kept_max: int) -> None:
-        self._kept_max = kept_max
+    def __init__(self, kept_max: int, name: str = "result") -> None:
+        self._kept_max, self._name = kept_max, name
         self._known: OrderedDict[Hashable, asyncio.Task[T]] = OrderedDict()
         self.made = 0  # how many were made, not taken from those kept
 
@@ -21,7 +21,7 @@ class SharedResults(Generic[T]):
         task = self._known.get(key)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
             # A task of its own: a viewer that goes away must not take the result from the others.
-            task = asyncio.create_task(make(), name="shared result")
+            task = asyncio.create_task(make(), name=f"shared:{self._name}")
             task.add_done_callback(lambda done: self._drop_failed(key, done))
             self._known[key] = task
             self.made += 1

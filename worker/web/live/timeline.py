@@ -1,9 +1,10 @@
 """The timeline, from the mirror: lanes of pipelines with their runs, or the runs of owners at once."""
 
-from collections.abc import Hashable, Iterable, Sequence
+import asyncio
+from collections.abc import Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
@@ -101,23 +102,44 @@ def expected_of(
     return found[: max(EXPECTED_MIN, LANE_RUNS_MAX - len(lane.runs))]
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerCounts:
+    """OwnerCounts holds the lanes as they were counted in one turn of some seconds."""
+
+    turn: int
+    lanes: Sequence[OwnerLane]
+
+
 class OwnerLanes:
     """Counts the runs of every owner, at most once in ten seconds for all viewers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._counted: SharedResults[Sequence[OwnerLane]] = SharedResults(COUNTS_MAX)
+        self._counted: SharedResults[OwnerCounts] = SharedResults(COUNTS_MAX, "owners")
+        self._last: dict[Hashable, OwnerCounts] = {}
+        self._renewing: asyncio.Task[OwnerCounts] | None = None  # kept, so that it is not collected
 
-    def name(self, window: TimeWindow) -> Hashable:
-        """Return a name for the counts of a window: while it is the same, they are."""
-        return window, int(self._clock.monotonic() // COUNTED_S)
+    async def of(self, mirror: Mirror, window: TimeWindow) -> OwnerCounts:
+        """Return the counts of a window; while they are made again, viewers get the last ones for some seconds."""
+        turn = int(self._clock.monotonic() // COUNTED_S)
+        name = mirror.catalogue_is_whole, window
+        known = self._last.get(name)
+        if known is not None and known.turn == turn:
+            return known
+        making = self._counted.of((name, turn), partial(self._count, mirror, window, turn))
+        if known is not None and known.turn == turn - 1:
+            self._renewing = asyncio.create_task(self._renew(name, making), name="owner counts")
+            return known
+        return await self._renew(name, making)
 
-    async def of(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
-        return await self._counted.of(
-            (mirror.catalogue_is_whole, self.name(window)), partial(self._count, mirror, window)
-        )
+    async def _renew(self, name: Hashable, making: Coroutine[Any, Any, OwnerCounts]) -> OwnerCounts:
+        made = await making
+        if name not in self._last and len(self._last) >= COUNTS_MAX:
+            self._last.pop(next(iter(self._last)))
+        self._last[name] = made
+        return made
 
-    async def _count(self, mirror: Mirror, window: TimeWindow) -> Sequence[OwnerLane]:
+    async def _count(self, mirror: Mirror, window: TimeWindow, turn: int) -> OwnerCounts:
         slices, now = Slices(self._clock), self._clock.now().timestamp()
         quarters = int((window.end - window.begin) // QUARTER_S)
         lanes: dict[str, OwnerLane] = {
@@ -129,7 +151,7 @@ class OwnerLanes:
                     self._place(mirror, lanes, run, window, now)
         for lane in lanes.values():
             lane.most = max(lane.quarters, default=0)
-        return sorted(lanes.values(), key=lambda lane: (-lane.failed, lane.owner))
+        return OwnerCounts(turn, sorted(lanes.values(), key=lambda lane: (-lane.failed, lane.owner)))
 
     def _place(
         self, mirror: Mirror, lanes: dict[str, OwnerLane], run: ActiveRun | FinishedRun, window: TimeWindow, now: float
