@@ -1,268 +1,131 @@
-"""The console at scale: views, their size and reads, the first reading, news, streams; and a worker with 20 viewers.
+"""The console at scale, against its limits: pages, steps of the loop, news, streams, a browser, and a worker with it.
 
 `python -m bench web` takes 10,000 pipelines, 10,000 active runs with deadlines and 100,000 ended runs; others with
-`python -m bench.web PIPELINES ACTIVE ENDED`. Views go through the whole application, without a network. Processor time
-is that of this process; wall time depends on what else the machine does.
+`python -m bench.web PIPELINES ACTIVE ENDED`. The server is this process; its viewers and the browser are others. Where
+a bound is about the server's own work, the figure is processor time; waits are wall time, and depend on what else the
+machine does. `BENCH_STREAMS_S` is how long streams stay open (600 for the limit of ten minutes), `BENCH_WEB_PARTS`
+names parts to measure: pages, streams, browser, worker, dynamodb.
 """
 
 import asyncio
+import gzip
 import os
-import random
 import re
-import resource
+import signal
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import quantiles
-from time import perf_counter, process_time, thread_time
+from time import perf_counter, process_time
 from typing import Final
-
-import httpx
 
 from bench.engine_lives import starts
 from bench.engine_worker import deploy_all, logging_to_nowhere, worker_on
-from bench.runs import CountedReads, ReadMeter
+from bench.web_browser_part import measure_browser
+from bench.web_dynamodb import measure_dynamodb
+from bench.web_limits import LimitTable
+from bench.web_server import ServedBench, ask, child, kept_live, served_on_file
+from bench.web_steps import LoopLag, StepMeter, memory_mb
+from bench.web_store import SCHEDULE, fill, name_of
+from bench.web_viewers import connected
 from worker.app.web import NoWorker, open_web
 from worker.config.settings import read_settings
-from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import ScheduleId
-from worker.core.run.state import Outcome, Run, State
-from worker.core.sla.state import SlaWatch
+from worker.core.run.state import Run
 from worker.core.time.periods import Period
 from worker.runtime.clock import SystemClock
-from worker.runtime.concurrency import gather_bounded
-from worker.store.repos.pipelines import Pipelines
-from worker.store.repos.run_rows import run_to_row
 from worker.store.repos.runs import Runs
-from worker.store.repos.sla_watches import watch_to_row
 from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import Put, TableName, Tables
 from worker.telemetry.meters import Meters
-from worker.web.access import AccessRules
-from worker.web.addresses import Address
-from worker.web.api.application import make_api
-from worker.web.api.context import ApiContext
-from worker.web.console.application import make_console, with_console
-from worker.web.console.console import Console
-from worker.web.guard import Guard
-from worker.web.health import HealthPages
+from worker.web.live.mirror import MirrorChanges
 
 SIZES: Final = (10_000, 10_000, 100_000)
-BASE: Final = "http://127.0.0.1:8040"
 VIEWS: Final = 20
+VIEWERS: Final = 20
+VIEWED: Final = 200
 NEWS_RUNS: Final = 200
 STREAMS: Final = 500
-VIEWERS: Final = 20
+STREAMS_S: Final = float(os.environ.get("BENCH_STREAMS_S", "60"))
 STARTS: Final = 200
-SCHEDULE: Final = ScheduleId("stream")
-CONFIG: Final = """\
-pipeline: {{id: {name}, owner: team-{owner}, description: "Loads the {name} of yesterday into the warehouse"}}
-schedule:
-  timezone: Europe/Berlin
-  trigger: {{key: export-{name}, check: equals, field: status, value: complete, deadline: "05:00"}}
-  evaluation: {{window: 2h, interval: 5m}}
-sla: {{deadline: "06:00", expectedDuration: 45m}}
-validation:
-  rules:
-    - {{key: export-{name}, check: gte, field: rows, value: 1000}}
-    - {{key: customers, check: age_lt, field: updatedAt, value: 24h}}
-job: {{type: glue, config: {{jobName: {name}}}, maxRetries: 2}}
-"""
+PARTS: Final = os.environ.get("BENCH_WEB_PARTS", "pages streams browser worker dynamodb").split()
+LISTS: Final = ("/", "/pipelines", "/timeline")
 
 
-def name_of(number: int) -> PipelineId:
-    return PipelineId(f"pipeline-{number:05d}")
+def single_pages() -> tuple[str, str]:
+    """Return the page of a pipeline and of a run that waits."""
+    return f"/pipelines/{name_of(7)}", f"/runs/{name_of(7)}/{SCHEDULE}/{datetime.now(UTC).date()}"
 
 
-async def fill(tables: Tables, pipelines: int, active: int, ended: int, now: datetime) -> None:
-    chance = random.Random(1)
-    batch: list[Put] = []
-
-    async def put(row: Put) -> None:
-        batch.append(row)
-        if len(batch) == 100:
-            await tables.commit(*batch)
-            batch.clear()
-
-    store = Pipelines(tables)
-    texts = [(name_of(number), CONFIG.format(name=name_of(number), owner=number % 40)) for number in range(pipelines)]
-    await gather_bounded([partial(store.put, name, text) for name, text in texts], at_once=100)
-    for number in range(active):
-        since = now - timedelta(minutes=chance.uniform(0, 600))
-        state = chance.choice((State.EVALUATING, State.POLLING, State.POLLING))
-        run = _run(number % pipelines, f"{now.date()}", state, since)
-        await put(Put(TableName.CONTROL, run_to_row(run)))
-        breach = now + timedelta(minutes=chance.uniform(-60, 1_200))
-        watch = SlaWatch(key=run.key, version=1, config_hash="h", since=since, breach_at=breach)
-        await put(Put(TableName.CONTROL, watch_to_row(watch)))
-    for number in range(ended):
-        at = now - timedelta(seconds=chance.uniform(60, 7 * 86_400 - 600))
-        period = f"{(now - timedelta(days=1 + number // pipelines)).date()}"
-        run = _run(number % pipelines, period, State.COMPLETED, at)
-        if chance.random() < 0.02:
-            run = replace(run, state=State.FAILED_FINAL, outcome=Outcome.FAILED, reason="exit code 3: disk full")
-        await put(Put(TableName.CONTROL, run_to_row(run)))
-    if batch:
-        await tables.commit(*batch)
+# --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _run(number: int, day: str, state: State, since: datetime) -> Run:
-    period = Period.parse(day)
-    assert period is not None
-    return Run(
-        key=RunKey(name_of(number), SCHEDULE, period),
-        run_id=f"{number:032x}",
-        version=1,
-        state=state,
-        outcome=Outcome.SUCCEEDED if state is State.COMPLETED else None,
-        config_hash="9398a97eb14d",
-        created_at=since - timedelta(minutes=50),
-        started_at=None if state is State.EVALUATING else since - timedelta(minutes=20),
-        since=since,
-        window_ends_at=None if state is State.COMPLETED else since + timedelta(hours=20),
-        timeout_at=since + timedelta(hours=20),
-        started_on={f"export-{n}": "ab" * 16 for n in range(3)},
-        job_type="glue",
-        origin="sensor",
-        pipeline_owner=f"team-{number % 40}",
-    )
+async def first_page(bench: ServedBench, limits: LimitTable) -> None:
+    """From the first reading of the store to a complete overview, and to the whole catalogue in the background."""
+    begin, cpu = perf_counter(), process_time()
+    async with connected(bench.address) as connection:
+        status, _ = await connection.get("/")
+    first, first_cpu = perf_counter() - begin, process_time() - cpu
+    assert status == 200
+    while bench.live.is_loading:  # noqa: ASYNC110  nothing else is to wait for
+        await asyncio.sleep(0.1)
+    limits.add("start-up to the first complete page", first, 1.0, "s", f"{first_cpu:.2f} s of CPU")
+    whole, whole_cpu = perf_counter() - begin, process_time() - cpu
+    limits.add("then the whole week and catalogue in the background", whole, 30.0, "s", f"{whole_cpu:.1f} s of CPU")
 
 
-@dataclass
-class LoopLag:
-    """How late the event loop calls a timer of 5 ms, and how much CPU its thread used meanwhile.
-
-    On a busy machine the first is mostly the machine; the second is what this process does in one step or two.
-    """
-
-    late_s: list[float] = field(default_factory=list[float])
-    cpu_s: list[float] = field(default_factory=list[float])
-
-    @asynccontextmanager
-    async def watched(self) -> AsyncGenerator[None]:
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(self._watch(), name="lag")
-            yield
-            watching.cancel()
-
-    async def _watch(self) -> None:
-        while True:
-            begin, cpu = perf_counter(), thread_time()
-            await asyncio.sleep(0.005)
-            self.late_s.append(perf_counter() - begin - 0.005)
-            self.cpu_s.append(thread_time() - cpu)
-
-    @property
-    def text(self) -> str:
-        if len(self.late_s) < 2:
-            return "no figure"
-        hundredths, most = quantiles(self.late_s, n=100), max(self.late_s)
-        late = f"p50 {hundredths[49] * 1e3:.1f} ms, p99 {hundredths[98] * 1e3:.1f} ms, most {most * 1e3:.0f} ms"
-        return f"{late}; CPU between two turns at most {max(self.cpu_s) * 1e3:.0f} ms"
-
-
-def memory_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
-
-
-# --- views ------------------------------------------------------------------------------------------------------------
-
-
-async def views(path: Path, sizes: tuple[int, int, int]) -> None:
-    clock = SystemClock()
-    before_mb = memory_mb()
-    tables = SqliteTables(path, clock)
-    await tables.start()
-    meter = ReadMeter()
-    counted = CountedReads(tables, meter)
-    context = ApiContext(tables=counted, clock=clock, feed=tables)
-    guard = Guard(
-        with_console(make_api(context), make_console(Console(context=context))),
-        AccessRules(address=Address("127.0.0.1", 8040)),
-        HealthPages(NoWorker(), Meters()),
-    )
-    transport = httpx.ASGITransport(guard)
-    headers = {"Accept": "text/html", "Accept-Encoding": "gzip"}
-    async with (
-        httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers, timeout=120) as client,
-        asyncio.TaskGroup() as tasks,
-    ):
-        lag = LoopLag()
-        async with lag.watched():
-            begin, cpu = perf_counter(), process_time()
-            running = tasks.create_task(context.live.run(), name="live")
-            context.live.touch()
-            while context.live.as_of is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            read_cpu = process_time() - cpu
-            while (response := await client.get("/")).status_code == 503:
-                pass  # a busy machine: a view waits 20 s for the first reading at most
-            first, first_cpu = perf_counter() - begin, process_time() - cpu
-            assert response.status_code == 200, response.text
-            while context.live.is_loading:  # noqa: ASYNC110  nothing else is to wait for
-                await asyncio.sleep(0.1)
-            whole, whole_cpu = perf_counter() - begin, process_time() - cpu
-        print(
-            f"first overview {first:.2f} s ({first_cpu:.2f} s of CPU, {read_cpu:.2f} of them to read); "
-            f"everything {whole:.1f} s ({whole_cpu:.1f})"
-        )
-        print(f"loop lag meanwhile: {lag.text}; memory {memory_mb():.0f} MB, {before_mb:.0f} before")
-        await _each_view(client, meter)
-        await _news(context, Runs(tables), sizes[0])
-        await _streams(context)
-        running.cancel()
-    await tables.stop()
-
-
-async def _each_view(client: httpx.AsyncClient, meter: ReadMeter) -> None:
-    today, last = datetime.now(UTC).date(), name_of(7)
-    for path in (
-        "/",
-        "/pipelines",
-        "/pipelines?state=waiting&sort=deadline",
-        "/pipelines?q=pipeline-0123",
-        "/timeline",
-        "/timeline?owner=team-7",
-        f"/pipelines/{last}",
-        f"/runs/{last}/stream/{today}",
-        "/frag/overview",
-        "/frag/pipelines?ids=" + ",".join(name_of(number) for number in range(100)),
-    ):
-        response = await client.get(path)
-        await asyncio.sleep(0.3)
-        waits: list[float] = []
-        meter.clear()
-        lag, cpu = LoopLag(), process_time()
-        async with lag.watched():
+async def each_view(bench: ServedBench, limits: LimitTable) -> None:
+    rows = "/frag/pipelines?ids=" + ",".join(name_of(number) for number in range(100))
+    others = ("/pipelines?state=waiting&sort=deadline", "/timeline?owner=team-7", *single_pages())
+    fragments = ("/frag/overview", rows, "/frag/timeline")
+    sizes: dict[str, float] = {}
+    most = 0
+    for path in (*LISTS, *others, *fragments):
+        body, waits = b"", list[float]()
+        async with connected(bench.address) as connection:
+            await connection.get(path)
+            bench.reads.clear()
+            cpu = process_time()
             for _ in range(VIEWS):
                 begin = perf_counter()
-                response = await client.get(path)
+                status, body = await connection.get(path)
                 waits.append(perf_counter() - begin)
-                await asyncio.sleep(0)
-        cpu = (process_time() - cpu) / VIEWS
-        assert response.status_code == 200, (path, response.status_code)
-        size, elements = response.num_bytes_downloaded, len(re.findall(r"<[a-z]", response.text))
-        twentieths = quantiles(waits, n=20)
+                assert status == 200, (path, status)
+            cpu = (process_time() - cpu) / VIEWS
+        sizes[path], elements = len(body) / 1e3, len(re.findall(rb"<[a-z]", gzip.decompress(body)))
+        most = max(most, elements)
         print(
-            f"{path[:44]:44} {cpu * 1e3:6.1f} ms CPU, p50 {twentieths[9] * 1e3:6.1f}, p95 {twentieths[18] * 1e3:6.1f}; "
-            f"{size / 1e3:5.1f} kB; {elements:5} elements; {meter.requests / VIEWS:.1f} requests; "
-            f"CPU between two turns at most {max(lag.cpu_s, default=0) * 1e3:.0f} ms"
+            f"{path[:44]:44} {cpu * 1e3:6.1f} ms CPU, p50 {quantiles(waits, n=2)[0] * 1e3:6.1f} ms; "
+            f"{sizes[path]:5.1f} kB; {elements:5} elements; {bench.reads.requests / VIEWS:.1f} requests to the store"
         )
+    pages = {path: size for path, size in sizes.items() if not path.startswith("/frag")}
+    limits.add("largest page, compressed", max(pages.values()), 40, "kB")
+    limits.add("largest fragment, compressed", max(sizes[each] for each in fragments), 10, "kB")
+    limits.add("elements on a page", most, 6_000, "")
+    limits.add("JavaScript with htmx, compressed", bench.console.static.compressed_bytes(".js") / 1e3, 24, "kB")
+    limits.add("CSS, compressed", bench.console.static.compressed_bytes(".css") / 1e3, 8, "kB")
 
 
-async def _news(context: ApiContext, runs: Runs, pipelines: int) -> None:
+async def twenty_viewers(bench: ServedBench, path: Path, limits: LimitTable, pipelines: int) -> None:
+    """20 viewers, each with a stream and a view every second, while runs change four times a second."""
+    paths, lag = (*LISTS, *single_pages()), LoopLag()
+    command = ("look", bench.address, VIEWERS, VIEWED, path, pipelines, *paths)
+    async with child("bench.web_viewers", *command) as viewers, lag.watched():
+        said = await ask(viewers)
+    for each in paths:
+        views, p50, p95 = said[each]
+        bound = 50 if each in LISTS else 120
+        limits.add(f"response with 20 viewers, p95: {each[:30]}", p95, bound, "ms", f"p50 {p50:.1f} ms, {views} views")
+    print(f"loop lag of the console alone: {lag.text}")
+
+
+async def news(bench: ServedBench, pipelines: int) -> None:
     """How long after the last of 200 commits a subscriber knows of all of them."""
-    stream = context.live.fanout.subscribe("bench")
-    known: set[str] = set()
-    begin = perf_counter()
-    wanted: set[str] = set()
+    stream = bench.live.fanout.subscribe("bench")
+    known, wanted = set[str](), set[str]()
+    begin, runs = perf_counter(), Runs(bench.tables)
     period = Period.parse(f"{datetime.now(UTC).date()}")
     assert period is not None
     for number in range(min(NEWS_RUNS, pipelines)):
@@ -275,70 +138,76 @@ async def _news(context: ApiContext, runs: Runs, pipelines: int) -> None:
         while not wanted <= known:
             item = await stream.items.get()
             assert item is not None
-            known |= set(item.runs)
-            if item.many:
-                known = wanted
+            known |= wanted if item.many else set(item.runs)
     later = perf_counter() - written
     print(f"{len(wanted)} commits in {written - begin:.2f} s; the last was announced {later:.2f} s later")
-    context.live.fanout.unsubscribe(stream)
+    bench.live.fanout.unsubscribe(stream)
 
 
-async def _streams(context: ApiContext) -> None:
-    """500 subscribers, a third of which never read."""
-    fanout = type(context.live.fanout)("bench", per_user_max=STREAMS)
-    streams = [fanout.subscribe("bench") for _ in range(STREAMS)]
-    late: list[float] = []
-    before = memory_mb()
-    changes = context.live.mirror.take_changes()
-    for _ in range(200):
-        begin = perf_counter()
-        fanout.publish(replace(changes, runs=frozenset(f"p/s/{number}" for number in range(100))), {})
-        for stream in streams[: STREAMS * 2 // 3]:
-            stream.items.get_nowait()
-        late.append(perf_counter() - begin)
-    slow = sum(stream.is_over for stream in streams)
-    print(
-        f"{STREAMS} streams, 200 items: at most {max(late) * 1e3:.1f} ms for one item; "
-        f"{slow} slow ones told to start over; memory grew by {memory_mb() - before:.0f} MB"
-    )
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+async def streams(bench: ServedBench, limits: LimitTable) -> None:
+    """500 streams; a sixth never reads, and a sixth goes away every five seconds."""
+    published: dict[str, float] = {}
+    names = frozenset(f"{name_of(number)}/{SCHEDULE}/2027-03-22" for number in range(100))
+    async with child("bench.web_viewers", "streams", bench.address, STREAMS) as viewers:
+        before, opened = memory_mb(), bench.live.fanout.streams
+        ends = perf_counter() + STREAMS_S
+        middle = 0.0
+        while perf_counter() < ends:
+            bench.live.fanout.publish(MirrorChanges(names, frozenset()), {})
+            published[bench.live.fanout.last_id] = perf_counter()
+            await asyncio.sleep(0.25)
+            if not middle and perf_counter() > ends - STREAMS_S / 2:
+                middle = memory_mb()
+        await asyncio.sleep(1)
+        after = memory_mb()
+        viewers.send_signal(signal.SIGTERM)
+        said = await ask(viewers)
+    assert not said["failed"], said["failed"][:3]
+    late = [said["latest"][each] - at for each, at in published.items() if each in said["latest"]]
+    note = f"{opened} open, {len(late)} of {len(published)} items seen by the last reader"
+    limits.add(f"latest of {STREAMS} streams, {STREAMS_S:.0f} s, a third slow or dead", max(late), 1.0, "s", note)
+    growth = f"{before:.0f} MB, {middle:.0f} half way, {after:.0f} at the end; the ring of news fills for 17 minutes"
+    limits.add("memory that they take", after - before, 30, "MB", growth)
 
 
 # --- a worker with viewers --------------------------------------------------------------------------------------------
 
 
-async def with_viewers(path: Path, sizes: tuple[int, int, int]) -> None:
-    """A worker's start latency and loop lag: without a console, and with 20 viewers of one in its own loop."""
+async def with_viewers(path: Path, sizes: tuple[int, int, int], limits: LimitTable) -> None:
+    """A worker's start latency and loop lag: without viewers of its console, and with 20, in one run."""
     clock = SystemClock()
     producers = SqliteTables(path, clock)
     await producers.start()
-    await fill(producers, *sizes, datetime.now(UTC))
+    await fill(producers, *sizes, datetime.now(UTC), interpreted=sizes[0])
     await deploy_all(producers, "ready")
-    async with worker_on(f"sqlite:///{path}") as worker:
+    async with worker_on(f"sqlite:///{path}") as worker, AsyncExitStack() as stack:
+        settings = read_settings({}, store=f"sqlite:///{path}")
+        settings = replace(settings, web=replace(settings.web, listen="127.0.0.1:0"))
+        tables = SqliteTables(path, clock)
+        await tables.start()
+        stack.push_async_callback(tables.stop)
+        served = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
         await starts(worker, producers, range(50))
-        alone = LoopLag()
+        alone, watched = LoopLag(), LoopLag()
         async with alone.watched():
             waits = await starts(worker, producers, range(50, 50 + STARTS))
-        print(f"without a console: start {_latency(waits)}; loop lag {alone.text}")
-        async with AsyncExitStack() as stack:
-            settings = read_settings({}, store=f"sqlite:///{path}")
-            settings = replace(settings, web=replace(settings.web, listen="127.0.0.1:0"))
-            tables = SqliteTables(path, clock)
-            await tables.start()
-            stack.push_async_callback(tables.stop)
-            address = await open_web(
-                stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters(), is_alone=True
-            )
-            command = (sys.executable, "-m", "bench.web_viewers", f"http://{address}", str(VIEWERS))
-            viewers = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-            assert viewers.stdout is not None
-            await viewers.stdout.readline()  # all of them look
-            watched = LoopLag()
+        print(f"without viewers: start {_latency(waits)}; loop lag {alone.text}")
+        command = ("look", served, VIEWERS, 0, path, sizes[0], *LISTS, *single_pages())
+        async with child("bench.web_viewers", *command) as viewers:
             async with watched.watched():
                 waits = await starts(worker, producers, range(50 + STARTS, 50 + 2 * STARTS))
-            viewers.terminate()
-            said = (await viewers.communicate())[0].decode().strip()
-        print(f"with {VIEWERS} viewers:    start {_latency(waits)}; loop lag {watched.text}")
-        print(f"the viewers: {said.splitlines()[-1] if said else 'no figure'}")
+            viewers.send_signal(signal.SIGTERM)
+            said = await ask(viewers)
+        print(f"with {VIEWERS} viewers: start {_latency(waits)}; loop lag {watched.text}")
+        views, latest = sum(each[0] for each in said.values()), max(each[2] for each in said.values())
+        print(f"their views: {views}, p95 at most {latest:.0f} ms")
+        note = (
+            f"{alone.ms(99):.1f} without; most {max(watched.late_s) * 1e3:.0f}, {max(alone.late_s) * 1e3:.0f} without"
+        )
+        limits.add("engine's loop lag with the console inside and 20 viewers, p99", watched.ms(99), 100, "ms", note)
     await producers.stop()
 
 
@@ -347,8 +216,34 @@ def _latency(waits: list[float]) -> str:
     return f"p50 {hundredths[49] * 1e3:.0f} ms, p99 {hundredths[98] * 1e3:.0f} ms"
 
 
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+async def measure_console(path: Path, sizes: tuple[int, int, int], limits: LimitTable) -> None:
+    before, meter = memory_mb(), StepMeter()
+    async with served_on_file(path) as bench:
+        with meter.watching():
+            async with kept_live(bench.live):
+                await first_page(bench, limits)
+                if "pages" in PARTS:
+                    await each_view(bench, limits)
+                    await twenty_viewers(bench, path, limits, sizes[0])
+                    await news(bench, sizes[0])
+                    most = meter.most
+                    note = f"{most.name}, {most.wall_s * 1e3:.0f} ms of wall time; {meter.steps:,} steps"
+                    limits.add("one web step on the loop, of CPU", most.cpu_s * 1e3, 10, "ms", note)
+                    limits.add(
+                        "memory of the process", memory_mb(), 250, "MB", f"{before:.0f} before, with the benchmark"
+                    )
+                if "browser" in PARTS:
+                    await measure_browser(bench, limits, single_pages())
+                if "streams" in PARTS:
+                    await streams(bench, limits)
+
+
 async def compare(sizes: tuple[int, int, int]) -> None:
     pipelines, active, ended = sizes
+    limits, small = LimitTable(), (min(pipelines, 1_000), min(active, 1_000), min(ended, 10_000))
     print(f"{pipelines:,} pipelines, {active:,} active runs, {ended:,} ended runs; load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "web.db"
@@ -358,10 +253,16 @@ async def compare(sizes: tuple[int, int, int]) -> None:
         await fill(tables, *sizes, datetime.now(UTC))
         await tables.stop()
         print(f"filled in {perf_counter() - begin:.0f} s", flush=True)
-        await views(path, sizes)
-        small = (min(pipelines, 1_000), min(active, 1_000), min(ended, 10_000))
-        print(f"\na worker with {small[0]:,} pipelines, {small[1]:,} active and {small[2]:,} ended runs", flush=True)
-        await with_viewers(Path(folder) / "worker.db", small)
+        if {"pages", "streams", "browser"} & set(PARTS):
+            await measure_console(path, sizes, limits)
+        if "worker" in PARTS:
+            print(
+                f"\na worker with {small[0]:,} pipelines, {small[1]:,} active and {small[2]:,} ended runs", flush=True
+            )
+            await with_viewers(Path(folder) / "worker.db", small, limits)
+    if "dynamodb" in PARTS:
+        await measure_dynamodb(limits)
+    limits.show()
 
 
 def main() -> None:
