@@ -153,7 +153,7 @@ async def _each_view(bench: ServedBench, meter: ReadMeter, limits: LimitTable) -
             await connection.get(run if path == "RUN" else path)
         for path, bound in VIEWS.items():
             found: list[float] = []
-            for _ in range(3):  # news is read meanwhile: the least is the view's own
+            for _ in range(10):  # news is read meanwhile: the least is the view's own
                 meter.clear()
                 status, _ = await connection.get(run if path == "RUN" else path)
                 assert status == 200, (path, status)

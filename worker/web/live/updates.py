@@ -49,7 +49,7 @@ class LiveUpdates:
         self.outage_since: datetime | None = None
         self._is_whole = self._is_run = False
         self._said: tuple[object, ...] = ()
-        self._read_s = self._expired_s = self._seen_s = self._wanted_s = float("-inf")
+        self._read_s = self._expired_s = self._seen_s = self._wanted_s = self._begun_s = float("-inf")
         self._turn, self._wake, self._moved = asyncio.Lock(), asyncio.Event(), asyncio.Event()
 
     @property
@@ -100,18 +100,24 @@ class LiveUpdates:
                     await self._wake.wait()
                 async with self._turn:
                     await self._advance()
-                await asyncio.sleep(RETRY_S if self.outage else self._source.interval_s)
+                await asyncio.sleep(RETRY_S if self.outage else self._until_next_s())
         finally:
             self._is_run = False
             self.fanout.close()
+
+    def _until_next_s(self) -> float:
+        """Return how long to rest: readings begin at equal intervals, and at least half of each is rest."""
+        interval_s = self._source.interval_s
+        return max(interval_s / 2, self._begun_s + interval_s - self._clock.monotonic())
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
     async def _advance(self) -> None:
         """Build or read once. A store that does not answer leaves the mirror as it is, and is noted."""
         now_s = self._clock.monotonic()
-        if self._is_whole and now_s - self._read_s < self._source.interval_s and not self.outage:
+        if self._is_whole and now_s - self._begun_s < self._source.interval_s / 2 and not self.outage:
             return
+        self._begun_s = now_s
         try:
             if self._is_whole:
                 await self._read()
