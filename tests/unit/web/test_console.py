@@ -438,7 +438,7 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         (WAITING, 40, 60),
         (FAILED, 40, 60),
         ("/pipelines/orders-daily", 16, 110),
-        ("/pipelines", 30, 480),
+        ("/pipelines", 32, 480),
         ("/", 220, 520),
         ("/events", 60, 140),
         ("/workers", 4, 10),
