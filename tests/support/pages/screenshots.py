@@ -61,13 +61,15 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
         at = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
         browser = await stack.enter_async_context(a_browser(chromium))
         await _until_read(browser, f"http://{at}/")
+        taken = 0
         for name, path in PATHS.items():
             for suffix in SIZES:
                 for theme in THEMES:
                     if (everything or _is_kept(name, suffix, theme)) and (not names or name in names):
                         file = folder / f"{name}{suffix}{theme}.png"
                         # The pictures take longer than a worker may be silent.
-                        await Sessions(tables, GROUP).register(SessionId("worker-1"), "0.1.0", at=clock.now())
+                        taken += 1
+                        await Sessions(tables, GROUP).beat(SessionId("worker-1"), taken, at=clock.now())
                         await take(browser, f"http://{at}{path}", file, suffix, theme)
 
 
