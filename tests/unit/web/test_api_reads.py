@@ -91,6 +91,28 @@ async def test_a_path_that_leads_nowhere_is_a_problem(world: WebWorld, path: str
     assert problem(await get(world, path)) == (404, "not-found")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pipelines/..%2F..%2Fetc%2Fpasswd",
+        "/pipelines/%2e%2e/runs",
+        "/pipelines/orders%00/sensors",
+        "/pipelines/PIPELINE%23orders",
+        f"/pipelines/{'x' * 5_000}",
+        "/runs/..%5C..%5Cetc/stream/2027-03-22",
+        "/runs/orders/stream%23x/2027-03-22",
+        "/runs/orders/stream/..%2F2027-03-22",
+        "/runs/orders/stream/2027-03-22%0d%0aX:1",
+        "/deadletters/%2e%2e%2f/x",
+    ],
+)
+async def test_an_id_with_a_path_in_it_is_a_problem_and_reads_nothing_of_others(world: WebWorld, path: str) -> None:
+    async with world.client(VIEWER) as client:
+        response = await client.get(f"{API}{path}")
+
+    assert response.status_code in {400, 404, 422}, response.text
+
+
 async def test_a_method_that_a_path_does_not_have_is_a_problem(world: WebWorld) -> None:
     async with world.client(VIEWER) as client:
         assert (await client.options(f"{API}/runs")).status_code == 405
