@@ -14,6 +14,7 @@ NAMES = (
     "store",
     "dynamodb",
     "engine",
+    "dependencies",
     "queues",
     "streams",
     "polls",
