@@ -9,6 +9,7 @@ from tests.support.builders.command_line import interlock
 from tests.support.builders.pushed_files import stored_text
 from tests.support.worlds.dependencies import after, root
 
+ROOT = Path(__file__).parents[3]
 DAILY = "grain: day"
 
 
@@ -87,6 +88,18 @@ def test_lineage_shows_the_graph_as_text_mermaid_dot_and_json() -> None:
     found = json.loads(record.stdout)
     assert [len(node["runs"]) for node in found["nodes"]] == [24, 1, 1]
     assert found["nodes"][2]["runs"][0]["status"] == "not started"
+
+
+def test_the_docs_show_the_lineage_of_the_demo() -> None:
+    interlock("pipelines", "push", str(ROOT / "worker/cli/demo/files/pipelines"), "--yes")
+
+    text = interlock("lineage").stdout
+    mermaid = interlock("lineage", "gold-orders", "--format", "mermaid").stdout
+
+    page = (ROOT / "docs/concepts/dependencies.md").read_text()
+    assert text.count("after") == 2
+    assert f"```text\n{text}```" in page
+    assert f"```text\n{mermaid}```" in page
 
 
 def test_lineage_of_an_unknown_pipeline_is_an_error() -> None:

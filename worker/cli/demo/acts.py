@@ -48,8 +48,8 @@ class Play:
             ("a retry", self._told(SILVER, self.second, EventType.JOB_FAILED), "failed, and succeeded in attempt 2"),
             ("in time", self._told(GOLD, self.day, EventType.SLA_MET), "met its deadline"),
             ("late data", self._told(BRONZE, self.first, EventType.LATE_DATA_ARRIVAL), "ran again"),
-            ("late data", self._told(SILVER, self.first, EventType.LATE_DATA_ARRIVAL), "ran again"),
-            ("drift", self._told(GOLD, self.day, EventType.POST_RUN_DRIFT), "ran again on the changed data"),
+            ("an upstream", self._told(SILVER, self.first, EventType.RERUN_ACCEPTED), "ran again after bronze"),
+            ("an upstream", self._told(GOLD, self.day, EventType.RERUN_ACCEPTED), "ran again after silver"),
             ("a dry run", self._told(NEXT, self.day, EventType.DRY_RUN_WOULD_TRIGGER), "recorded what it would start"),
         )
 
@@ -62,7 +62,7 @@ class Play:
 
     async def _start(self) -> None:
         self._tell(
-            "The worker evaluates a changed sensor within a second. The job of bronze writes a sensor for silver:"
+            "The worker evaluates a changed sensor within a second. Silver runs after bronze (`schedule.after`):"
         )
         await self._land(self.first, 120)
         await self._stage.until(*self._completed((BRONZE, self.first), (SILVER, self.first)))
@@ -85,13 +85,12 @@ class Play:
         self._tell(f"\nThe deadline is met. {self._result()}")
 
     async def _late_data(self) -> None:
-        self._tell("30 orders of the hour 00 arrive late. Bronze and silver run again, because their trigger sensors")
-        self._tell("changed; gold runs again, because its inputs have drifted:")
+        self._tell("30 orders of the hour 00 arrive late. Bronze runs again, because its trigger sensor changed;")
+        self._tell("silver and gold run again, because the runs that they were started on have completed again:")
         await self._land(self.first, 150)
         await self._stage.until(
             self._told(BRONZE, self.first, EventType.LATE_DATA_ARRIVAL),
-            self._told(SILVER, self.first, EventType.LATE_DATA_ARRIVAL),
-            self._told(GOLD, self.day, EventType.POST_RUN_DRIFT),
+            self._told(SILVER, self.first, EventType.RERUN_ACCEPTED),
             self._told(GOLD, self.day, EventType.RERUN_ACCEPTED),
             *self._completed((GOLD, self.day), times=2),
         )

@@ -2,10 +2,9 @@
 
 import csv
 
-from lake import LAKE, PERIOD, report, write
+from lake import LAKE, PERIOD, write
 
 with (LAKE / "landing" / f"{PERIOD}.csv").open() as landed:
     orders = {order["id"]: order for order in csv.DictReader(landed)}
 write("bronze", list(orders.values()))
 print(f"{len(orders)} orders of {PERIOD} are in")
-report("silver-orders", "bronze", PERIOD, status="complete", rows=len(orders))
