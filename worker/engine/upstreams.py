@@ -150,7 +150,7 @@ class UpstreamReader:
         return is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
 
     async def _requested(self, runs: Collection[Run]) -> list[str]:
-        """Return the runs with a rerun request that a worker still has to answer, however long a pause holds it."""
+        """Return the runs with a rerun request that is not answered, however long a pause holds it."""
         requests = await self._requests.reruns_of([run.key for run in runs])
         found: list[str] = []
         for run in runs:

@@ -84,9 +84,10 @@ class ConfigChanges:
         return DependencyGraph.of([pipeline, *above.values()]).cycle_through(pipeline.id)
 
     async def _refuse_cycle(self, version: Version, cycle: tuple[PipelineId, ...], known: Remembered) -> None:
-        """Refuse a version, and leave a mark with each other pipeline of the cycle: its next version may end the cycle.
+        """Refuse a version, and leave a mark with each other pipeline of the cycle.
 
-        Raises `RetryLater` if the cycle has just ended: who ended it may have looked for marks before they were there.
+        The next version of one of them may end the cycle. Raises `RetryLater` if the cycle has just ended: who ended
+        it may have looked for marks before they were there.
         """
         pipeline, stored = version.pipeline.id, await self._pipelines.get(version.pipeline.id)
         if stored is None:
