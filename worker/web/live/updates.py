@@ -132,6 +132,8 @@ class LiveUpdates:
     async def _build(self) -> None:
         mirror, is_shown = Mirror(), False
         async for _ in self._source.load(mirror):
+            if self._is_run:  # hundreds of thousands of objects, without cycles: each scan would block the event loop
+                gc_tuning.freeze_lasting_objects()
             if is_shown:
                 if self._clock.monotonic() - self._read_s >= self._source.interval_s:
                     await self._read()
@@ -141,8 +143,6 @@ class LiveUpdates:
             self._note_current()
             self.fanout.start_over()
         self._is_whole = True
-        if self._is_run:  # hundreds of thousands of objects, without cycles: each scan would block the event loop
-            gc_tuning.freeze_lasting_objects()
         if self.older is not None:
             self.older.want_all_of_few(mirror)
         if self.expected is not None and len(mirror.ids) <= SMALL:
