@@ -94,7 +94,7 @@ def make_api(context: ApiContext) -> FastAPI:
 
 
 def warm_up(api: FastAPI) -> None:
-    """Build all routes: otherwise the first request would, in one step that blocks the event loop for 60 ms."""
+    """Build all routes: otherwise the first request would, in one step of the event loop of 60 ms."""
     nowhere: Scope = {
         "type": "http",
         "method": "GET",
@@ -108,7 +108,7 @@ def warm_up(api: FastAPI) -> None:
 
 
 async def _document(request: Request) -> Response:
-    """Return the OpenAPI document; a thread makes it for the first caller, because that takes a quarter of a second."""
+    """Return the OpenAPI document; a thread makes it for the first caller, in a quarter of a second."""
     api: FastAPI = request.app
     if api.openapi_schema is None:
         await asyncio.to_thread(api.openapi)

@@ -163,7 +163,7 @@ async def _rows(console: Console, mirror: Mirror, pipelines: Sequence[str], now:
 
 
 def _shown_time(mirror: Mirror, pipeline: str, now: datetime) -> int:
-    """Return a number that changes when a row's texts do because time passes: ages below 10 minutes show seconds."""
+    """Return a number that changes when a row's texts do because time passes."""
     seconds, run = now.timestamp(), latest_run(mirror, pipeline)
     if run is None:
         return int(seconds // KEPT_S)

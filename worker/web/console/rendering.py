@@ -1,4 +1,4 @@
-"""Renders and compresses pages in steps of a few milliseconds, so that others get their turn in between."""
+"""Renders and compresses pages in steps of a few milliseconds, with turns for others in between."""
 
 import zlib
 from collections.abc import Iterator

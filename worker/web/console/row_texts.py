@@ -1,4 +1,4 @@
-"""Rows of lists as text, kept for as long as nothing has changed: most rows of a list are the same for all viewers."""
+"""Rows of lists as text, kept for all viewers for as long as nothing has changed."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -10,7 +10,10 @@ ROWS_MAX: Final = 2_000  # 20 different pages of 100; each row has about 1 kB
 
 
 class RowTexts:
-    """Keeps rendered rows by name. `key` holds all that a row depends on: its version, and the time as it shows it."""
+    """Keeps rendered rows by name.
+
+    `key` holds all that a row depends on: its version, and the time as the row shows it.
+    """
 
     def __init__(self, rows_max: int = ROWS_MAX) -> None:
         self._rows_max = rows_max

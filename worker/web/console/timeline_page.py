@@ -105,7 +105,7 @@ class TimelineTick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineView:
-    """TimelineView is what a query asks for. Without a choice of pipelines, it shows one lane for each owner."""
+    """TimelineView is what a query asks for: lanes of chosen pipelines, else one for each owner."""
 
     window: TimeWindow
     hours: int
@@ -170,7 +170,7 @@ def _form(console: Console, view: TimelineView) -> dict[str, Any]:
 
 
 async def _content(console: Console, view: TimelineView) -> Markup:
-    """Return the drawing and its table, rendered once for all viewers: owners are counted every ten seconds."""
+    """Return the drawing and its table, rendered once for all viewers."""
     now = console.context.clock.now()
     mirror = await console.context.live.fresh()
     if view.has_lanes:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class SharedResults(Generic[T]):
-    """Makes a result once for everyone who names the same key. The key says all that the result depends on."""
+    """Makes a result once for all who name the same key, which says all that it depends on."""
 
     def __init__(self, kept_max: int, name: str = "result") -> None:
         self._kept_max, self._name = kept_max, name

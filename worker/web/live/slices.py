@@ -35,7 +35,10 @@ class Slices:
             self._began = self._clock.monotonic()
 
     async def portions(self, items: Iterable[T], size: int = PORTION) -> AsyncIterator[Sequence[T]]:
-        """Yield all items, some at a time, with a rest between them. Give it a list if others may change the items."""
+        """Yield all items, some at a time, with a rest between them.
+
+        Give it a list if others may change the items.
+        """
         left = iter(items)
         while portion := tuple(islice(left, size)):
             yield portion

@@ -27,7 +27,7 @@ class HourCount:
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """DayCounts holds the hours of a day and their sums. `most` is the highest bar, at least 1: it is divided by."""
+    """DayCounts holds the hours of a day and their sums; `most` is the highest bar, at least 1."""
 
     hours: Sequence[HourCount]
     completed: int

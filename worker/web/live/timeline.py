@@ -120,7 +120,7 @@ class OwnerLanes:
         self._renewing: asyncio.Task[OwnerCounts] | None = None  # kept, so that it is not collected
 
     async def of(self, mirror: Mirror, window: TimeWindow) -> OwnerCounts:
-        """Return the counts of a window; while they are made again, viewers get the last ones for some seconds."""
+        """Return the counts of a window: the last ones, for some seconds, while they are made again."""
         turn = int(self._clock.monotonic() // COUNTED_S)
         name = mirror.catalogue_is_whole, window
         known = self._last.get(name)
