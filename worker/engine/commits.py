@@ -21,6 +21,7 @@ from worker.core.run.effects import (
     KeepBaseline,
     KeepInputs,
     KeepOutputs,
+    KeepReadiness,
     LogJob,
     PutRerunRequest,
     RecordRerun,
@@ -35,6 +36,7 @@ from worker.core.time.timestamps import format_rfc3339
 from worker.engine.related_rows import RelatedRows
 from worker.runtime.ids import NewId, random_id
 from worker.store.repos import dry_runs, job_log, run_data, run_rollups, sla_watches
+from worker.store.repos import readiness as readiness_rows
 from worker.store.repos.deletions import not_deleted
 from worker.store.repos.events import event_write
 from worker.store.repos.marks import Mark, Marks, move_write, once_write
@@ -173,6 +175,8 @@ class Commits:
                 draft.writes.append(run_data.inputs_write(draft.key, inputs, draft.now))
             case KeepOutputs(outputs=outputs):
                 draft.writes.append(run_data.outputs_write(draft.key, outputs, draft.now))
+            case KeepReadiness(readiness=readiness):
+                draft.writes.append(readiness_rows.save_write(readiness, draft.now))
             case WatchDeadline() | JudgeDeadline() | JudgeEvaluation() | WaiveDeadline() if watch is not None:
                 draft.writes.append(sla_watches.save_write(watch.watch))
                 for event in watch.events:

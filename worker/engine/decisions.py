@@ -26,6 +26,7 @@ from worker.core.run.facts import (
     JobStarted,
     JobSucceeded,
     NewRun,
+    RulesHeld,
     RunTriggered,
 )
 from worker.core.run.foreign import as_run, respect
@@ -161,6 +162,8 @@ class Decisions:
                     continue
             except StaleWrite as refused:
                 held = None
+                if isinstance(fact, RulesHeld):
+                    fact = replace(fact, readiness_version=None)  # another writer may have replaced that row
                 may_be_deleted = may_be_deleted or is_about_deletion(refused.write)
             except asyncio.CancelledError:
                 self._in_doubt.add(key)  # the commit may still be applied

@@ -15,6 +15,7 @@ from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run
 from worker.core.run.facts import Fact, Inputs, RulesHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_and_size_of
+from worker.engine.readiness_notes import Evaluated, ReadinessNotes
 from worker.engine.run_tasks import Spawn
 from worker.engine.timer_keys import TimerKey
 from worker.engine.upstreams import UpstreamReader
@@ -119,7 +120,7 @@ class Evaluations:
         upstreams: UpstreamReader,
     ) -> None:
         self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables), configs
-        self._upstreams = upstreams
+        self._upstreams, self._readiness = upstreams, ReadinessNotes(tables, clock)
         self._held, self._clock, self._handle = held, clock, handle
         self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
 
@@ -138,9 +139,11 @@ class Evaluations:
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
             # The row was committed before anything is read, so no change of a sensor or an upstream is missed.
-            await self._handle(key, await self._fact(run, version.pipeline, schedule), run)
+            fact = self._readiness.in_commit(key, await self._fact(run, version.pipeline, schedule))
+            await self._handle(key, fact, run)
+            await self._readiness.note(key, fact)
 
-    async def _fact(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> Fact:
+    async def _fact(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> Evaluated:
         gate = await self._upstreams.gate(run.key, schedule) if schedule.after else None
         if gate is not None and not gate.is_passed:
             return UpstreamsNotMet(run.attempt, gate.reason)

@@ -5,6 +5,7 @@ from datetime import timedelta
 RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month, to compare with the same day last year
 # Runs of older periods may be deleted at any time, so nothing may start or be repeated for them.
 RUNS_BEGIN = RUNS - timedelta(days=7)
+READINESS = timedelta(days=7)  # of a schedule whose rules nobody evaluated since
 DRY_RUNS = timedelta(days=7)  # as consumers of these rows expect
 JOB_LOG = timedelta(days=30)
 RERUNS = timedelta(days=30)

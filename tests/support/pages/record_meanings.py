@@ -298,6 +298,7 @@ RECORDS: Final[Sequence[Record]] = (
             "summary": "the answer in one sentence",
             "isUnderWay": "whether the run is active",
             "needed": "what would make it run",
+            "readiness": "the stored readiness of this run, and whether it `differs`; null if there is none",
             "gates": (
                 "one for each gate: `gate`, `passage`, `status` (`passed`, `blocked`, `unknown`), `sentence`, "
                 "`changes`, `conditions` (`subject`, `passed`, `seen`, `wanted`, `reason`, `sensor`, `changedAt`, "

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import httpx
 import pytest
@@ -17,13 +17,17 @@ from tests.support.clock.manual import ManualClock
 from tests.support.worlds.web import VIEWER, WebWorld
 from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
-from worker.core.model.keys import SessionId
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.readiness import Readiness, ReadinessVerdict
+from worker.core.model.rule_report import unmet
 from worker.core.run.state import Outcome, State
+from worker.core.time.periods import Period
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.events import event_write
 from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sessions import Sessions
@@ -282,7 +286,17 @@ async def test_a_pipeline_has_a_plan_versions_and_sensors(world: WebWorld) -> No
     assert await pages(world, "/pipelines/orders/sensors?prefix=k1") == [["k1"]]
 
 
-@pytest.mark.parametrize("part", ["", "/runs", "/plan", "/sensors", "/versions"])
+async def test_the_readiness_of_a_pipeline_is_shown_as_it_is_stored(world: WebWorld) -> None:
+    key, now = RunKey(PipelineId("orders"), ScheduleId("cron"), Period(date(2027, 3, 22))), TODAY
+    kept = Readiness(key=key, verdict=ReadinessVerdict.WAITING, changed_at=now, rules=(unmet("a is missing", "k"),))
+    await ReadinessRows(world.tables).save(kept, now)
+
+    [found] = (await get(world, "/pipelines/orders/readiness")).json()["items"]
+
+    assert (found["verdict"], found["period"], found["rules"][0]["key"]) == ("waiting", "2027-03-22", "k")
+
+
+@pytest.mark.parametrize("part", ["", "/runs", "/plan", "/sensors", "/versions", "/readiness"])
 async def test_an_unknown_pipeline_is_a_problem(world: WebWorld, part: str) -> None:
     assert problem(await get(world, f"/pipelines/nobody{part}")) == (404, "unknown-pipeline")
 

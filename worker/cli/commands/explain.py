@@ -24,6 +24,8 @@ from worker.operations.explain.explanation import Condition, Explanation, GateFi
 from worker.operations.explain.explanation_record import explanation_record
 from worker.operations.explain.gates import explain, explain_unusable
 from worker.operations.explain.load import SnapshotLoader
+from worker.operations.explain.stored_readiness import StoredReadiness, compare_readiness
+from worker.store.repos.readiness import ReadinessRows
 from worker.store.table import Tables
 
 STYLES = {GateStatus.OPEN: "green", GateStatus.CLOSED: "red", GateStatus.UNKNOWN: "yellow"}
@@ -38,6 +40,7 @@ class Explained:
 
     explanation: Explanation
     present: DefaultRun | None = None
+    stored: StoredReadiness | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,9 @@ async def explain_each(tables: Tables, version: Version, asked: ExplainQuery, no
         present = None if asked.period else await DefaultRuns(tables).of_schedule(version.pipeline, schedule, now)
         period = asked.period or (present.period if present else Period(now.date()))
         sight = await SnapshotLoader(tables).at(RunKey(asked.pipeline, schedule.id, period), version, now)
-        explained.append(Explained(explain(sight), present))
+        explanation = explain(sight)
+        stored = await ReadinessRows(tables).load(asked.pipeline, schedule.id)
+        explained.append(Explained(explanation, present, compare_readiness(explanation, stored)))
     return explained
 
 
@@ -106,12 +111,15 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
     explanation, present = explained.explanation, explained.present
     if as_json:
         others: list[Json] = [str(period) for period in present.others] if present else []
-        screen.record({**explanation_record(explanation), "otherActivePeriods": others})
+        stored: Json = explained.stored.record if explained.stored else None
+        screen.record({**explanation_record(explanation), "otherActivePeriods": others, "readiness": stored})
         return
     if present is not None:
         screen.remark(why_shown(present))
     screen.line(explanation.name, style="bold")
     screen.line(f"  {explanation.summary}\n")
+    if explained.stored and explained.stored.differs:
+        screen.line(f"  {explained.stored.sentence}\n", style="yellow")
     rows = [(row, style) for finding in explanation.findings for row, style in rows_of(finding)]
     screen.table([row for row, _ in rows], styles=[style for _, style in rows])
     if explanation.needed:

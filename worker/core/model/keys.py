@@ -35,6 +35,7 @@ SLA = "SLA#"
 INPUTS = "INPUTS#"
 OUTPUTS = "OUTPUTS#"
 DELETED = "DELETED#"
+READINESS = "READINESS#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
@@ -156,6 +157,11 @@ def inputs_sk(key: RunKey) -> str:
 def outputs_sk(key: RunKey) -> str:
     """Return the row of what the job of a run returned."""
     return f"{OUTPUTS}{key.schedule}#{key.period}"
+
+
+def readiness_sk(schedule: ScheduleId) -> str:
+    """Return the row of the last combined result of a schedule's rules."""
+    return f"{READINESS}{schedule}"
 
 
 def deleted_sk(key: RunKey) -> str:

@@ -13,6 +13,7 @@ from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import JobEvent
 from worker.core.model.job_data import JobInputs, JobOutputs
 from worker.core.model.keys import RunKey
+from worker.core.model.readiness import Readiness
 from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.facts import Handle
@@ -233,6 +234,13 @@ class KeepOutputs:
     outputs: JobOutputs
 
 
+@dataclass(frozen=True, slots=True)
+class KeepReadiness:
+    """Replace what readers see of the schedule's rules, over the version that was read."""
+
+    readiness: Readiness
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchDeadline:
     """Watch the deadline of a new run. `arrived_at` is set if the deadline counts from then."""
@@ -335,6 +343,7 @@ BesideRow: TypeAlias = (
     | KeepBaseline
     | KeepInputs
     | KeepOutputs
+    | KeepReadiness
     | WatchDeadline
     | JudgeDeadline
     | JudgeEvaluation

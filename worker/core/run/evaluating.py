@@ -14,13 +14,14 @@ from worker.core.run.effects import (
     JudgeEvaluation,
     KeepBaseline,
     KeepInputs,
+    KeepReadiness,
     LogJob,
     MoveTo,
     NoteGate,
     StartJob,
 )
 from worker.core.run.endings import cancel, time_out, waive
-from worker.core.run.evaluation import required_sensors
+from worker.core.run.evaluation import readiness_of, required_sensors
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -90,6 +91,7 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
         *gate,
         *baseline,
         *_judged(context),
+        *_readiness(context, fact),
         *_inputs(run.attempt, fact, started_on),
         EmitEvent(
             type=EventType.VALIDATION_PASSED,
@@ -98,6 +100,16 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
         ),
         StartJob(run.token, sending=0),
     )
+
+
+def _readiness(context: Context, fact: RulesHeld) -> list[KeepReadiness]:
+    """Replace the readiness row that is about this very run; any other is written apart from the run.
+
+    Runs of other periods never write that row, so that their starts do not wait for each other.
+    """
+    if fact.readiness_version is None:
+        return []
+    return [KeepReadiness(readiness_of(context.run.key, fact, context.now, fact.readiness_version))]
 
 
 def _judged(context: Context) -> list[JudgeEvaluation]:

@@ -1,12 +1,16 @@
 """Evaluation: which sensors the rules of a pipeline need, and what follows from their content."""
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
+from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.readiness import READINESS_REASON_MAX, RULES_KEPT_MAX, Readiness, ReadinessVerdict
+from worker.core.model.rule_report import RuleReport, missing_of, reports_of, unmet
 from worker.core.model.rules import GroupResult, evaluate_in_turns, keys
 from worker.core.model.values import Json
-from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading
+from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.sensor_match import SensorContent, period_named
 from worker.core.time.periods import Period
 
@@ -46,8 +50,8 @@ def evaluate_rules(
     )
     saw = {name: reading.content_hash for name, reading in readings.items()}
     if not result.passed:
-        return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason)
-    return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings), readings=readings)
+        return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason, result=result)
+    return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings), readings=readings, result=result)
 
 
 def baseline(pipeline: Pipeline, readings: Mapping[str, SensorReading]) -> dict[str, Json]:
@@ -64,3 +68,64 @@ def judge_post_run(
         return None
     data = {name: reading.data for name, reading in readings.items()}
     return (yield from evaluate_in_turns(pipeline.post_run.rules, data, now))
+
+
+# --- readiness ------------------------------------------------------------------------------------------------------
+
+
+def readiness_of(
+    key: RunKey, fact: RulesHeld | RulesNotHeld | UpstreamsNotMet, now: datetime, version: int = 0
+) -> Readiness:
+    """Return the readiness that an evaluation found."""
+    match fact:
+        case UpstreamsNotMet(attempt=attempt, reason=reason):
+            verdict, rules, total = ReadinessVerdict.WAITING, (unmet(reason),), 1
+        case RulesHeld(attempt=attempt):
+            reason, verdict = "", ReadinessVerdict.READY
+            rules, total = _kept(fact.result)
+        case RulesNotHeld(attempt=attempt, reason=reason):
+            verdict = ReadinessVerdict.WAITING
+            rules, total = _kept(fact.result)
+    return Readiness(
+        key=key,
+        version=version,
+        verdict=verdict,
+        changed_at=now,
+        attempt=attempt,
+        reason=reason[:READINESS_REASON_MAX],
+        rules=rules,
+        rules_total=total,
+    )
+
+
+def _kept(result: GroupResult | None) -> tuple[tuple[RuleReport, ...], int]:
+    reports = [] if result is None else list(reports_of(result))
+    return tuple(sorted(reports, key=lambda report: report.holds)[:RULES_KEPT_MAX]), len(reports)
+
+
+def is_news(known: Readiness | None, key: RunKey, fact: RulesHeld | RulesNotHeld | UpstreamsNotMet) -> bool:
+    """Return whether an evaluation differs from what is known: in the verdict, or in the first reason.
+
+    An older period never replaces a newer one. A schedule that is ready stays ready from period to period without a
+    write; one that waits says for which period.
+    """
+    if known is None:
+        return True
+    if key.period < known.key.period:
+        return False
+    if isinstance(fact, RulesHeld):
+        return known.verdict is not ReadinessVerdict.READY
+    if known.verdict is ReadinessVerdict.READY or known.key != key:
+        return True
+    return _signature(_first(fact)) != _signature(known.first_missing)
+
+
+def _first(fact: RulesNotHeld | UpstreamsNotMet) -> RuleReport | None:
+    if isinstance(fact, UpstreamsNotMet):
+        return unmet(fact.reason)
+    return None if fact.result is None else next(missing_of(fact.result), None)
+
+
+def _signature(report: RuleReport | None) -> RuleReport | None:
+    """Return what identifies a reason. The sentence about an age changes by itself, and says nothing new."""
+    return report if report is None or not report.key else replace(report, reason="")

@@ -137,6 +137,9 @@ class RulesHeld:
     baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])
     readings: "Mapping[str, SensorReading]" = field(default_factory=dict[str, "SensorReading"])
     upstreams: Mapping[str, str] = field(default_factory=dict[str, str])  # as `started_after` of `Run`
+    result: GroupResult | None = field(default=None, compare=False, repr=False)  # of each rule, for readers
+    # the version of the readiness row that this result replaces in the run's own commit; None: in no commit
+    readiness_version: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,7 @@ class RulesNotHeld:
     attempt: int
     saw: Mapping[str, str]
     reason: str
+    result: GroupResult | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

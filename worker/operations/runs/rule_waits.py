@@ -5,7 +5,9 @@ from datetime import datetime
 
 from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
+from worker.core.model.readiness import ReadinessVerdict
 from worker.core.model.rules import GroupResult, evaluate
+from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
@@ -15,9 +17,17 @@ class RuleWaits:
 
     def __init__(self, tables: Tables) -> None:
         self._tables, self._sensors, self._configs = tables, Sensors(tables), PipelineVersions(tables)
+        self._readiness = ReadinessRows(tables)
 
     async def of(self, key: RunKey, config_hash: str, now: datetime) -> str:
-        """Return the first condition that does not hold. Raises `RetryLater`."""
+        """Return the first condition that does not hold. Raises `RetryLater`.
+
+        The last evaluation of a worker kept it; only a run that none has evaluated yet is evaluated here.
+        """
+        kept = await self._readiness.load(key.pipeline, key.schedule)
+        if kept is not None and kept.key == key and kept.verdict is ReadinessVerdict.WAITING and kept.first_missing:
+            missing = sum(not rule.holds for rule in kept.rules)
+            return f"{kept.first_missing.reason}{_more(missing)}"
         version = await self._configs.find(key.pipeline, config_hash)
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
@@ -43,8 +53,11 @@ def waits_for_rules(result: GroupResult) -> str:
     reasons = list(_failed(result))
     if not reasons:
         return result.reason
-    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return f"{reasons[0]}{more}"
+    return f"{reasons[0]}{_more(len(reasons))}"
+
+
+def _more(number: int) -> str:
+    return f", and {number - 1} more" if number > 1 else ""
 
 
 def _failed(result: GroupResult) -> Iterator[str]:

@@ -15,12 +15,14 @@ from worker.core.run.state import PATH_MAX
 from worker.core.schedule.agenda import Span, agenda
 from worker.core.schedule.agenda_record import agenda_record
 from worker.core.time.periods import Period
+from worker.operations.explain.stored_readiness import readiness_record
 from worker.operations.records import PipelineRecord, RunRecord, as_json
 from worker.operations.redaction import without_secrets
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import RunQueries
 from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.sensors import sensor_of
 from worker.store.table import LISTS
 from worker.web.api.context import Context
@@ -32,6 +34,7 @@ from worker.web.api.schemas import (
     ExpectedRunDocument,
     LineageDocument,
     PipelineDetail,
+    ReadinessDocument,
     SensorDocument,
     VersionDocument,
 )
@@ -127,6 +130,17 @@ async def pipeline_lineage(
         raise WebProblem(ProblemType.INVALID, f"`{query.period}` is not a period")
     found = await context.lineage.of(PipelineId(pipeline), period, up=query.up, down=query.down)
     return record(found.record)
+
+
+@pipelines_router.get(
+    "/pipelines/{pipeline}/readiness", summary="Show a pipeline's readiness", **listing(ReadinessDocument)
+)
+async def pipeline_readiness(request: Request, context: Context, pipeline: PipelineName) -> Response:
+    """List the last result of each schedule's rules, as a worker kept it. Nothing is evaluated."""
+    found = await ReadinessRows(context.tables).of_pipeline(PipelineId(pipeline))
+    if not found:
+        await require_pipeline(context, pipeline)
+    return page(request, [readiness_record(each) for each in found])
 
 
 class SensorsQuery(Paging):

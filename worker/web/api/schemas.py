@@ -221,6 +221,33 @@ class VersionDocument(ApiModel):
     in_force: bool
 
 
+class RuleReportDocument(ApiModel):
+    """What one rule required and found; parts that do not apply are left out."""
+
+    holds: bool
+    key: str | None = None
+    field: str | None = None
+    check: str | None = None
+    required: str | None = None
+    actual: str | None = None
+    reason: str
+
+
+class ReadinessDocument(ApiModel):
+    """The last combined result of a schedule's rules. `rules` are at most 50 of `rulesTotal`."""
+
+    type: Literal["readiness"]
+    pipeline: str
+    schedule: str
+    period: str
+    verdict: Literal["ready", "waiting"]
+    changed_at: datetime
+    attempt: int
+    reason: str
+    rules: list[RuleReportDocument]
+    rules_total: int
+
+
 class PipelineDetail(ApiModel):
     """A pipeline with its configuration in force, as a file has it."""
 

@@ -30,6 +30,7 @@ from worker.operations.sensors.cadence import data_text, sensor_lines
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.runs import Runs, UnreadableRow
 from worker.store.repos.sensors import Sensors, sensor_of
 from worker.store.repos.sla_watches import SlaWatches
@@ -118,9 +119,11 @@ async def pipeline_page(console: Console, request: Request) -> Response:
     runs = await _runs(console, pipeline, schedule, now, is_paused=pause is not None)
     versions, has_more_versions = await version_lines(tables, pipeline, version, runs.runs)
     compared = request.query_params.get("diff", "")
+    readiness = await ReadinessRows(tables).load(pipeline, schedule.id) if schedule else None
     return await console.page(
         request,
         "pipeline.html",
+        readiness=readiness,
         now=now,
         zone=schedule.zone if schedule else UTC,
         id=pipeline,
