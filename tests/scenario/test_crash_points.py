@@ -1,6 +1,6 @@
 """Whatever goes wrong at whatever point of a run's life, it comes to the same: the jobs, the events, the budgets.
 
-CHAOS_ROUNDS asks for every peril at every point, in place of those that `struck_points` chooses.
+CHAOS_ROUNDS asks for every peril at every point, in place of those that `struck_points` chooses, and for SQLite.
 """
 
 import asyncio
@@ -28,7 +28,16 @@ from tests.support.worlds.crash_points import (
     PlannedTarget,
     perils_of,
 )
-from tests.support.worlds.engine import CONFIG, ORDERS, TablesWithFeed, Worker, World, a_world, run_key
+from tests.support.worlds.engine import (
+    CONFIG,
+    ORDERS,
+    TablesWithFeed,
+    Worker,
+    World,
+    a_world,
+    run_key,
+    store_in_memory,
+)
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
@@ -191,7 +200,7 @@ async def live(
     life: Life,
     peril: Peril | None,
     at: int | None,
-    make: Callable[[VirtualClock], TablesWithFeed] = SqliteTables.in_memory,
+    make: Callable[[VirtualClock], TablesWithFeed] = store_in_memory,
     wrap: Callable[[Tables, Course], Tables] = PerilousTables,
 ) -> Lived:
     course = Course(peril, at)
@@ -351,6 +360,11 @@ def test_an_undisturbed_life_has_everything_in_it_that_can_be_disturbed(name: st
     assert {"RELATIVE_SLA_WARNING", "POST_RUN_DRIFT", "RERUN_ACCEPTED", "POST_RUN_PASSED"} <= set(calm.story.events)
     assert overlapping(calm.jobs) == []
     assert calm.written_afterwards == 0
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_an_undisturbed_life_is_the_same_on_the_shipped_store(name: str) -> None:
+    assert run(live(LIVES[name], None, None, SqliteTables.in_memory)) == undisturbed(name)
 
 
 @pytest.mark.parametrize("name", LIVES)
