@@ -55,7 +55,7 @@ def test_any_text_loads_or_gives_located_errors(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(trees)
 def test_any_tree_loads_or_gives_located_errors(tree: object) -> None:
     check(json.dumps(tree))
@@ -206,7 +206,7 @@ files = a_mapping(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(files)
 def test_a_pipeline_that_is_written_is_read_as_the_same_and_written_the_same(file: dict[str, Any]) -> None:
     if "schedule" not in file and "maxDuration" in file.get("sla", {}):

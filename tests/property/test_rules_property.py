@@ -65,7 +65,7 @@ def rule_results(result: GroupResult) -> list[RuleResult]:
     ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(groups, sensors)
 def test_any_group_on_any_data_gives_a_verdict_and_sentences_that_can_be_written(
     group: Group, seen: Mapping[str, Mapping[str, Json] | None]

@@ -352,7 +352,7 @@ TAKEN_OVER_AND_SUPERSEDED = [*TAKEN_OVER, ("rerun", 0), ("answer", 0), ("arrive"
     [(PIPELINE, True, False), (PIPELINE, True, True), (PIPELINE, False, False), (RESTARTING, False, False)],
     ids=["found", "recognised", "held", "restarted"],
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(history=steps)
 @example(history=TAKEN_OVER_AND_CANCELLED)
 @example(history=TAKEN_OVER_AND_SUPERSEDED)

@@ -60,7 +60,7 @@ EXPRESSIONS = st.one_of(EVERY_DAY, st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKD
 
 
 @given(EXPRESSIONS, instants())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_in_utc_we_agree_with_croniter(text: str, after: datetime) -> None:
     cron = parse_cron(text)
     # croniter forgets the days of the month beside a `5#2`; here as elsewhere a date that fits either fires.
@@ -78,7 +78,7 @@ def test_in_utc_we_agree_with_croniter(text: str, after: datetime) -> None:
 
 
 @given(EXPRESSIONS, ZONES, instants())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_next_and_previous_are_inverse(text: str, zone: ZoneInfo, at: datetime) -> None:
     cron = parse_cron(text)
     fire = next_fire(cron, zone, at)
@@ -93,7 +93,7 @@ def test_next_and_previous_are_inverse(text: str, zone: ZoneInfo, at: datetime) 
 
 
 @given(EVERY_DAY, ZONES, instants())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_range_holds_exactly_what_stepping_finds(text: str, zone: ZoneInfo, start: datetime) -> None:
     cron, end = parse_cron(text), start + timedelta(hours=30)
 
@@ -107,7 +107,7 @@ def test_a_range_holds_exactly_what_stepping_finds(text: str, zone: ZoneInfo, st
 
 
 @given(EVERY_DAY, ZONES, instants())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_no_two_fires_are_about_the_same_period(text: str, zone: ZoneInfo, start: datetime) -> None:
     cron = parse_cron(text)
 
@@ -118,7 +118,7 @@ def test_no_two_fires_are_about_the_same_period(text: str, zone: ZoneInfo, start
 
 
 @given(st.integers(0, 59), st.integers(0, 23), ZONES, instants())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_fixed_time_runs_once_for_every_day_there_is(minute: int, hour: int, zone: ZoneInfo, start: datetime) -> None:
     cron = parse_cron(f"{minute} {hour} * * *")
 
@@ -131,7 +131,7 @@ def test_a_fixed_time_runs_once_for_every_day_there_is(minute: int, hour: int, z
 
 
 @given(ZONES, instants())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_an_every_minute_schedule_fires_each_minute_that_passes(zone: ZoneInfo, start: datetime) -> None:
     start = start.replace(second=0, microsecond=0)
 
@@ -141,7 +141,7 @@ def test_an_every_minute_schedule_fires_each_minute_that_passes(zone: ZoneInfo, 
 
 
 @given(ZONES, instants(), instants())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_later_wall_time_is_never_reached_earlier(zone: ZoneInfo, one: datetime, other: datetime) -> None:
     earlier, later = sorted((one.replace(tzinfo=None), other.replace(tzinfo=None)))
 
@@ -182,7 +182,7 @@ DEADLINES = st.builds(Deadline, st.none() | st.integers(0, 23), st.integers(0, 5
 
 
 @given(DEADLINES, st.lists(PERIODS, min_size=2, max_size=5), ZONES, ZONES, st.integers(-7, 7))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_later_period_never_has_an_earlier_deadline(
     deadline: Deadline, periods: list[Period], zone: ZoneInfo, hour_zone: ZoneInfo, offset: int
 ) -> None:
@@ -195,7 +195,7 @@ def test_a_later_period_never_has_an_earlier_deadline(
 
 
 @given(DEADLINES, ZONES, ZONES, instants(), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_each_deadline_belongs_to_one_range_only(
     deadline: Deadline, zone: ZoneInfo, sla_zone: ZoneInfo, start: datetime, hours: int
 ) -> None:

@@ -1,6 +1,6 @@
 """Eight workers and two hundred shards that roll over every minute, while workers crash, leave and come back.
 
-Two virtual minutes here; `make chaos` makes an hour of them (SOAK_MINUTES=60).
+One virtual minute here; `make chaos` makes an hour of them (SOAK_MINUTES=60).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from worker.store.repos.leases import LeaseStatus
 from worker.store.row_codec import decode_row
 from worker.store.table import Change
 
-MINUTES: Final = float(os.environ.get("SOAK_MINUTES", "2"))
+MINUTES: Final = float(os.environ.get("SOAK_MINUTES", "1"))
 WORKERS: Final = 8
 SHARDS: Final = 200
 BURSTS_PER_S: Final = 4  # to so many shards, each to several of its rows at once

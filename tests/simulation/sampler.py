@@ -18,7 +18,7 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(2, 9), hours=(1, 12))
+SUITE: Final = Sizes(pipelines=(2, 11), hours=(1, 14))
 SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 1))
 SUITE_REAL_EVERY: Final = 67
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
@@ -26,7 +26,7 @@ CAMPAIGN_REAL: Final = 0.01  # as a share
 SUITE_GRAPH_EVERY: Final = 6  # has pipelines that run after others
 CAMPAIGN_GRAPHS: Final = 0.4
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
-SUITE_SKEW: Final = 2.2
+SUITE_SKEW: Final = 2.8
 CAMPAIGN_SKEW: Final = 7.0
 
 

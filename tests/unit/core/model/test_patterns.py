@@ -53,7 +53,7 @@ patterns = st.builds(
 ).filter(lambda pattern: len(pattern) <= PATTERN_CHARS_MAX)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(patterns, st.lists(st.text(ALPHABET, max_size=8), min_size=1, max_size=6))
 def test_the_verdict_is_that_of_the_standard_library(pattern: str, texts: list[str]) -> None:
     compiled = compile_pattern(pattern)
