@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, a_world, run_key
 from worker.core.model import keys
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.events import EventType
-from worker.core.model.sla_times import SlaTimes
 from worker.core.run.state import State
 from worker.core.sla.state import Verdict
 from worker.core.sla.watch import RunExpected

@@ -18,10 +18,11 @@ from tests.vectors.steps import play_step, wanted_of_step
 from worker.config.cron_text import BadCron, parse_cron
 from worker.config.load import load_text
 from worker.core.model.calendars import Calendar, past_inclusion_dates, reason_excluded
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.keys import RunKey, pipeline_pk, trigger_sk
 from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule, local_date
 from worker.core.model.rules import Group, Mode, Operator, Rule, evaluate
-from worker.core.model.sla_times import SlaTimes, relative_times, times_for_run
+from worker.core.model.sla_times import relative_times, times_for_run
 from worker.core.run.state import start_token
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overdue
 from worker.core.time.cron import previous_fire

@@ -115,7 +115,7 @@ class EmbeddedPlatform:
 def watched_without_queues(
     alerts: AlertSettings, http: HttpClient, lags_of: Callable[[Sequence[TableName]], Lags]
 ) -> Watched:
-    """Return what the watchdog checks on a platform whose own relay delivers alerts; `lags_of` takes tables."""
+    """Return what the watchdog checks where the worker's own relay delivers alerts."""
     return Watched(
         reader_lags=lags_of((TableName.CONTROL, TableName.JOBLOG)),
         relay_lags=lags_of((TableName.EVENTS,)),

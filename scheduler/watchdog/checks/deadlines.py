@@ -8,9 +8,9 @@ from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
 from worker.config.versions import PipelineVersions
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.events import EventType
 from worker.core.model.ids import PipelineId
-from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.create import deadline_detail
 from worker.core.run.facts import SignalOverdue

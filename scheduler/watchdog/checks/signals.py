@@ -15,9 +15,10 @@ from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model import keys
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.keys import RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
-from worker.core.model.sla_times import SlaTimes, relative_times
+from worker.core.model.sla_times import relative_times
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.sla.watch import RunBegan
 from worker.core.time.periods import Period

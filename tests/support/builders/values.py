@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from worker.core.model.checks import Operator
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import (
     Job,
@@ -17,7 +18,6 @@ from worker.core.model.pipeline import (
     Trigger,
 )
 from worker.core.model.rules import Group, Rule
-from worker.core.model.sla_times import SlaTimes
 from worker.core.run.facts import NewRun
 from worker.core.run.state import AfterStop, Outcome, Run, StartStep, State
 from worker.core.sla.state import SlaWatch

@@ -17,7 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GROUPS = ("store", "pipelines", "sensor")
 # Sections whose table is told in a sentence instead.
-TOLD_IN_PROSE = {"AnyGroup", "AllGroup", "AtLeast", "CalendarDate", "CalendarBody"}
+TOLD_IN_PROSE = {"AnyGroup", "AllGroup", "AtLeast", "CalendarDate", "CalendarBody", "ArchetypeSection"}
 
 
 def sessions(page: str) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,9 @@
 """SLA times: a run's deadline as instants, fixed once and never moved to another day."""
 
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from worker.core.model.deadlines import Deadline
+from worker.core.model.deadlines import Deadline, SlaTimes
 from worker.core.model.pipeline import Schedule, Sla
 from worker.core.time.local_time import offset_at, reached_at, shifted_instant, wall_at
 from worker.core.time.periods import Period, date_in_zone
@@ -12,42 +11,6 @@ from worker.core.time.periods import Period, date_in_zone
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class SlaTimes:
-    """Holds when to warn, if at all, and from when on it is too late; at least one deadline is set.
-
-    A run that is done before `breach_at` is in time. `evaluation_at` is when its rules must hold.
-    """
-
-    warning_at: datetime | None
-    breach_at: datetime | None
-    evaluation_at: datetime | None = None
-
-    @property
-    def last(self) -> datetime:
-        """Return the later of the two deadlines."""
-        return max(at for at in (self.breach_at, self.evaluation_at) if at is not None)
-
-    @property
-    def first(self) -> datetime:
-        """Return the first instant at which something is due."""
-        return min(at for at in (self.warning_at, self.breach_at, self.evaluation_at) if at is not None)
-
-    def is_breached(self, now: datetime) -> bool:
-        return self.breach_at is not None and now >= self.breach_at
-
-    def is_over(self, now: datetime) -> bool:
-        """Return whether nothing is left to watch for."""
-        return now >= self.last
-
-    def is_warning_due(self, now: datetime) -> bool:
-        """Return whether to warn now: only while the breach can still be prevented."""
-        return self.warning_at is not None and self.warning_at <= now and not self.is_breached(now)
-
-    def is_evaluation_due(self, now: datetime) -> bool:
-        return self.evaluation_at is not None and now >= self.evaluation_at
 
 
 def deadline_at(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import JobEvent
 from worker.core.model.job_data import JobInputs, JobOutputs
 from worker.core.model.keys import RunKey
 from worker.core.model.readiness import Readiness
-from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.facts import Handle
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, Run, StartStep, State

@@ -11,8 +11,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.pipeline import Schedule
-from worker.core.model.sla_times import SlaTimes
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, begins_by, expected_runs
 from worker.core.time.cron import next_fire
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.effects import EmitEvent, Ignore
-from worker.core.model.sla_times import SlaTimes
 from worker.core.sla.state import Verdict
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.keys import RunKey, SessionId
-from worker.core.model.sla_times import SlaTimes
 
 
 class Verdict(StrEnum):

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Sla
 from worker.core.model.rule_report import RuleReport, missing_record
-from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.effects import DeadlineEffect, JudgeDeadline, JudgeEvaluation, WaiveDeadline, WatchDeadline
 from worker.core.run.state import Status

@@ -11,9 +11,10 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.calendars import reason_excluded
 from worker.core.model.content_hash import content_hash
+from worker.core.model.deadlines import SlaTimes
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId, Schedule, local_date
-from worker.core.model.sla_times import SlaTimes, times_for_run
+from worker.core.model.sla_times import times_for_run
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved

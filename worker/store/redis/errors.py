@@ -51,7 +51,7 @@ def lost(error: BaseException, where: str) -> ReplyLost:
 
 
 def unreachable(error: BaseException, where: str, hint: str = "") -> WorkerError:
-    """Return the error of a connection that could not be made; `hint` is what may be wrong with the settings."""
+    """Return the error of a failed connection; `hint` is what may be wrong with the settings."""
     said = _said(error)
     if isinstance(error, AuthenticationError | AuthorizationError) or _is_refusal_of_user(said):
         return ConfigError(f"{where} does not accept this user: {said}; correct user and password of the store's URL")

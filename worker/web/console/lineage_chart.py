@@ -1,4 +1,4 @@
-"""The drawing of a lineage: pipelines as boxes in columns, upstreams left, and a curve for each dependency."""
+"""Draws a lineage: pipelines as boxes in columns, upstreams left, a curve for each dependency."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -173,7 +173,7 @@ def pipeline_of(request: Request) -> PipelineId:
 
 
 def _has_lineage(console: Console, pipeline: PipelineId, version: Version | None) -> bool:
-    """Return whether a pipeline runs after others, or others after it; the latter as far as lists know it by now."""
+    """Return whether a pipeline runs after others or, as far as the lists know, others after it."""
     if version is not None and any(schedule.after for schedule in version.pipeline.schedules):
         return True
     return any(pipeline in entry.after for entry in console.context.live.mirror.catalogue.values() if entry.after)

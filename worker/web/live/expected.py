@@ -1,4 +1,4 @@
-"""Expected runs of the pipelines that somebody looks at, computed from their configurations in the background."""
+"""Computes, in the background, the expected runs of the pipelines that somebody looks at."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -24,7 +24,7 @@ KEPT_S: Final = 600.0
 
 
 class ComingRun(msgspec.Struct, frozen=True, gc=False):
-    """ComingRun is a run that a schedule expects at `at`; `is_timed`: it starts then, and else it is due then."""
+    """ComingRun is a run that a schedule expects at `at`. `is_timed`: it starts then, else it is due then."""
 
     schedule: str
     period: str
@@ -33,7 +33,7 @@ class ComingRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class PipelineForecast(msgspec.Struct, frozen=True, gc=False):
-    """PipelineForecast holds the coming runs of a pipeline in order of time, as computed at `at` from `entry`."""
+    """PipelineForecast holds a pipeline's coming runs in order, computed at `at` from `entry`."""
 
     runs: tuple[ComingRun, ...]
     at: float

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.builders.values import HOUR, KEY, ME, MINUTE, NOON, a_watch
-from worker.core.model.deadlines import Deadline
+from worker.core.model.deadlines import Deadline, SlaTimes
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Sla
 from worker.core.model.rule_report import RULES_REPORTED_MAX, unmet
-from worker.core.model.sla_times import SlaTimes
 from worker.core.run.state import Status
 from worker.core.sla.effects import CloseEvaluation, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict, WatchState

@@ -74,7 +74,17 @@ def test_every_field_of_a_run_survives_its_row() -> None:
 
 
 def test_every_field_of_a_watch_survives_its_row() -> None:
-    watch = a_watch(arrived_at=NOON, warned_at=NOON, verdict=Verdict.BREACHED, reason="too late", owner=ME)
+    watch = a_watch(
+        arrived_at=NOON,
+        warned_at=NOON,
+        verdict=Verdict.BREACHED,
+        reason="too late",
+        evaluation_at=NOON,
+        evaluation_verdict=Verdict.BREACHED,
+        evaluation_judged_at=NOON,
+        evaluation_reason="rows were missing",
+        owner=ME,
+    )
     for field in fields(watch):
         assert getattr(watch, field.name) != field.default, f"{field.name} is not put to the test"
 
