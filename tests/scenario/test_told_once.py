@@ -1,5 +1,7 @@
 """What is told once is told once, and silences nothing else."""
 
+import asyncio
+
 from tests.support.clock.manual import NOON, ManualClock
 from tests.support.worlds.engine import run_key
 from worker.core.model.effects import EmitEvent
@@ -21,3 +23,14 @@ async def test_one_type_that_tells_of_two_things_is_told_once_of_each() -> None:
 
     told = await Events(tables).latest(key.pipeline, limit=10)
     assert sorted(stored.event.message for stored in told) == ["its row is damaged", "nobody can tell"]
+
+
+async def test_workers_that_tell_the_same_at_once_tell_it_once_and_none_fails() -> None:
+    tables, key = SqliteTables.in_memory(ManualClock()), run_key()
+    damage = EmitEvent(type=EventType.INFRA_FAILURE, message="its row is damaged", once=True, about="damage")
+    workers = [Commits(tables, SessionId(f"s{number}")) for number in range(10)]
+
+    told = await asyncio.gather(*(commits.tell_once(key, damage, NOON) for commits in workers))
+
+    assert sorted(told) == [False] * 9 + [True]
+    assert len(await Events(tables).latest(key.pipeline, limit=10)) == 1

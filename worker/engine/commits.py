@@ -45,7 +45,7 @@ from worker.store.repos.requests import RerunRequest, rerun_write
 from worker.store.repos.reruns import Rerun, record_write
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
-from worker.store.table import Put, Tables, Write
+from worker.store.table import Put, StaleWrite, Tables, Write
 
 
 @dataclass(slots=True)
@@ -148,13 +148,16 @@ class Commits:
         return await self._watches.save(after, *draft.writes, *guards)
 
     async def tell_once(self, key: RunKey, tell: EmitEvent, now: datetime, *, mark_sk: str | None = None) -> bool:
-        """Emit an event that no run row remembers; return whether it was new.
+        """Emit an event that no run row remembers; return whether it was new. Raises only `RetryLater`.
 
         A mark remembers it: `mark_sk` if given, else a mark for this period and event type.
         """
         draft = _Draft(key, now, version=0)
         await self._tell(draft, tell, mark_sk)
-        await self._write_extras(draft)
+        try:
+            await self._write_extras(draft)
+        except StaleWrite:  # its only condition is that there is no mark: another worker was first
+            return False
         return bool(draft.writes)
 
     # --- the parts ----------------------------------------------------------------------------------------------------
