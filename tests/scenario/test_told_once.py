@@ -3,6 +3,8 @@
 import asyncio
 
 from tests.support.clock.manual import NOON, ManualClock
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import Fault, FaultyTables, always
 from tests.support.worlds.engine import run_key
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
@@ -25,10 +27,12 @@ async def test_one_type_that_tells_of_two_things_is_told_once_of_each() -> None:
     assert sorted(stored.event.message for stored in told) == ["its row is damaged", "nobody can tell"]
 
 
+@on_virtual_time
 async def test_workers_that_tell_the_same_at_once_tell_it_once_and_none_fails() -> None:
     tables, key = SqliteTables.in_memory(ManualClock()), run_key()
     damage = EmitEvent(type=EventType.INFRA_FAILURE, message="its row is damaged", once=True, about="damage")
-    workers = [Commits(tables, SessionId(f"s{number}")) for number in range(10)]
+    far = FaultyTables(tables, always(Fault(reply_delay_s=0.01)))  # all have read before the first one commits
+    workers = [Commits(far, SessionId(f"s{number}")) for number in range(10)]
 
     told = await asyncio.gather(*(commits.tell_once(key, damage, NOON) for commits in workers))
 
