@@ -292,8 +292,12 @@ class Inspector:
         if before is not None and before.is_closed:
             self.verdicts.violated(Invariant.ONE_VERDICT, f"watch {key} moved after its verdict")
         is_new = after.verdict is not None and (before is None or before.verdict is None)
+        # A person may waive the deadline of the evaluation after the run's own was judged.
+        was_open = before is not None and before.evaluation_at is not None and before.evaluation_verdict is None
+        is_waived = not is_new and was_open and after.evaluation_verdict is Verdict.WAIVED
+        expected = [after.verdict] if is_new else [Verdict.WAIVED] if is_waived else []
         self.verdicts.require(
-            [_VERDICTS[name] for name in told] == ([after.verdict] if is_new else []),
+            [_VERDICTS[name] for name in told] == expected,
             Invariant.ONE_VERDICT,
             f"watch {key} came to {after.verdict} and told {told}",
         )

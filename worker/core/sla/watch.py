@@ -110,9 +110,11 @@ def decide(watch: SlaWatch | None, sla: Sla, fact: WatchFact, now: datetime) -> 
         case DeadlineMoved():
             return _moved(watch, fact)
         case DeadlineWaived(reason=reason):
+            # The run's own deadline may have its verdict already, which is final.
+            what = "the deadline of its evaluation" if watch.verdict else "the deadline"
             return [
                 CloseWatch(Verdict.WAIVED, reason),
-                EmitEvent(type=EventType.SLA_WAIVED, message=f"{watch.key}: the deadline was waived: {reason}"),
+                EmitEvent(type=EventType.SLA_WAIVED, message=f"{watch.key}: {what} was waived: {reason}"),
             ]
 
 

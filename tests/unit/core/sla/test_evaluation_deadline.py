@@ -1,5 +1,6 @@
 """The deadline of an evaluation: one verdict, judged apart from the run's, and no breach once the rules held."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -100,6 +101,17 @@ def test_a_success_or_a_waiver_closes_the_evaluation_with_the_deadline() -> None
 
     assert (done.verdict, done.evaluation_verdict) == (Verdict.MET, Verdict.MET)
     assert (waived.verdict, waived.evaluation_verdict) == (Verdict.WAIVED, Verdict.WAIVED)
+
+
+def test_a_waiver_after_the_runs_own_verdict_is_one_of_the_evaluation_alone() -> None:
+    judged = replace(BOTH, verdict=Verdict.BREACHED, evaluation_at=TWO + HOUR)
+    effects = decide(judged, SLA, DeadlineWaived("not needed"), TWO)
+    waived = evolve(judged, KEY, effects, TWO, ME)
+
+    [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
+    assert "the deadline of its evaluation was waived: not needed" in event.message
+    assert waived is not None
+    assert (waived.verdict, waived.evaluation_verdict) == (Verdict.BREACHED, Verdict.WAIVED)
 
 
 def test_what_was_judged_keeps_the_time_it_was_judged_by() -> None:
