@@ -5,7 +5,7 @@ the change feed of the Redis store. CHAOS_ROUNDS tests every fault at every poin
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -20,11 +20,12 @@ from tests.scenario.test_crash_points import (
     undisturbed,
 )
 from tests.support.clock.virtual_time import VirtualClock, run
-from tests.support.fakes.remote_store import DROP_AFTER, DROP_BEFORE, Fault, late
+from tests.support.fakes.remote_store import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, late
 from tests.support.redis_virtual import REFUSED, OneSequence
 from tests.support.worlds.crash_points import PERILS, WRITE, Course, Peril, PerilousTables
 from worker.core.errors import RetryLater
 from worker.store.redis.connections import ANSWER_S
+from worker.store.sqlite.conditions import holds
 from worker.store.table import Tables, Write
 
 # One of so many points is tested. Neither number divides the points of a run, so each fault meets several kinds.
@@ -55,12 +56,25 @@ class RequestFaults(PerilousTables):
 
     async def commit(self, *writes: Write) -> None:
         point = f"{WRITE} of {writes[0].key.sk} and {len(writes) - 1} more"
-        self._store.writes.next_fault = self._course.meet(point).request
+        fault = self._course.meet(point).request
+        is_possible = fault is NO_FAULT or await self._is_possible(writes)
+        self._store.writes.next_fault = fault
         try:
             await self._tables.commit(*writes)
         except RetryLater as trouble:
+            if not is_possible:
+                raise  # it would have been refused; without an answer nobody can tell why
             # A worker would reload and decide again, and hide that the store did not recognise its own commit.
             raise AssertionError(f"{point}: the store did not recover by itself") from trouble
+
+    async def _is_possible(self, writes: Sequence[Write]) -> bool:
+        conditions = [(write, write.condition) for write in writes]
+        return all(
+            [
+                condition is None or holds(condition, await self._tables.get(write.table, write.key))
+                for write, condition in conditions
+            ]
+        )
 
 
 def with_request_fault(name: str, fault: Fault, at: int) -> Lived:
