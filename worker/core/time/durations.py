@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -31,7 +32,12 @@ def parse_duration(text: str) -> timedelta | None:
 
     Anything finer than a microsecond is rounded away from zero, so that a duration over a limit stays over it.
     """
-    if len(text) > _TEXT_MAX or not _WHOLE.fullmatch(text):
+    return None if len(text) > _TEXT_MAX else _parse(text)
+
+
+@lru_cache(maxsize=1024)  # thousands of files write the same few durations
+def _parse(text: str) -> timedelta | None:
+    if not _WHOLE.fullmatch(text):
         return None
     nanoseconds = sum((Fraction(number) * _NANOSECONDS[unit] for number, unit in _PART.findall(text)), Fraction(0))
     is_negative = text.startswith("-")
@@ -41,6 +47,7 @@ def parse_duration(text: str) -> timedelta | None:
     return timedelta(microseconds=-microseconds if is_negative else microseconds)
 
 
+@lru_cache(maxsize=1024)
 def format_duration(duration: timedelta) -> str:
     """Write a duration that `parse_duration` can read, within its range: `1h30m`, `45m`, `0.5s`.
 
