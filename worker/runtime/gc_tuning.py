@@ -1,6 +1,8 @@
 """Garbage collector tuning."""
 
 import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 
 
 def freeze_startup_objects() -> None:
@@ -17,3 +19,18 @@ def freeze_startup_objects() -> None:
 def freeze_lasting_objects() -> None:
     """Exclude the objects made so far from collection, without collecting: for data without cycles."""
     gc.freeze()
+
+
+@contextmanager
+def collector_paused() -> Generator[None]:
+    """Pause the collector while a command makes many objects that all stay, such as 10,000 parsed files.
+
+    It would search all of them again and again, for about half of the time, and find nothing.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -10,6 +10,7 @@ from worker.cli.terminal.console import Screen
 from worker.config.load import Directory, Forbids, OnFile, load_directory
 from worker.core.model.ids import PipelineId
 from worker.core.model.pipeline import Pipeline
+from worker.runtime.gc_tuning import collector_paused
 
 REMARK_EVERY = 250  # files between two progress lines if standard error is not a terminal
 
@@ -32,7 +33,7 @@ class Sources:
 
 
 def read_files(screen: Screen, sources: Sources) -> Directory:
-    with progress(screen) as on_file:
+    with progress(screen) as on_file, collector_paused():
         found = load_directory(
             sources.paths,
             calendars_dir=sources.calendars,
