@@ -1,7 +1,7 @@
 """Run the benchmarks by name (`python -m bench rules sqlite`), or all of them.
 
 Each gives ratios against a named peer measured in the same run; absolute figures are only as good as the machine.
-`costs` is no race: it counts what is asked of AWS.
+`costs` and `probes` are no races: they count what is asked of AWS and of probed endpoints.
 """
 
 import importlib
@@ -22,6 +22,7 @@ NAMES = (
     "runs",
     "sensors",
     "web",
+    "probes",
     "costs",
 )
 

@@ -17,6 +17,11 @@ locals {
     { sid = "StepFunctions", actions = ["states:StartExecution", "states:ListExecutions"], on = ["states/machine"] },
     { sid = "StepFunctionsExecutions", actions = ["states:DescribeExecution", "states:StopExecution"], on = ["states/execution"] },
     { sid = "Lambda", actions = ["lambda:InvokeFunction"], on = ["lambda/function"] },
+    # What probes may read.
+    { sid = "ProbeObjects", actions = ["s3:GetObject"], on = ["probe/objects"] },
+    { sid = "ProbeBuckets", actions = ["s3:ListBucket"], on = ["probe/buckets"] },
+    { sid = "ProbePartitions", actions = ["glue:GetPartition"], on = ["probe/catalogue"] },
+    { sid = "ProbeItems", actions = ["dynamodb:GetItem"], on = ["probe/tables"] },
     { sid = "JobSecrets", actions = ["secretsmanager:GetSecretValue"], on = ["secret/jobs"] },
   ]
 
@@ -35,6 +40,10 @@ locals {
     "lambda/logs"                = flatten([for arn in var.lambda_function_arns : ["${local.log_groups}:/aws/lambda/${element(split(":", arn), 6)}", "${local.log_groups}:/aws/lambda/${element(split(":", arn), 6)}:*"]])
     "lambda/function"            = flatten([for arn in var.lambda_function_arns : [arn, "${arn}:*"]])
     "secret/jobs"                = var.job_secret_arns
+    "probe/buckets"              = var.probe_bucket_arns
+    "probe/objects"              = [for arn in var.probe_bucket_arns : "${arn}/*"]
+    "probe/catalogue"            = var.probe_catalogue_arns
+    "probe/tables"               = var.probe_table_arns
   }
 
   job_statements = [

@@ -394,6 +394,24 @@ variable "job_secret_arns" {
   default     = []
 }
 
+variable "probe_bucket_arns" {
+  description = "Buckets whose objects s3 probes may list and look up."
+  type        = list(string)
+  default     = []
+}
+
+variable "probe_catalogue_arns" {
+  description = "Catalogues, databases and tables whose partitions glue-partition probes may read; name all three levels."
+  type        = list(string)
+  default     = []
+}
+
+variable "probe_table_arns" {
+  description = "DynamoDB tables whose items dynamodb-item probes may read."
+  type        = list(string)
+  default     = []
+}
+
 variable "tags" {
   description = "Tags for everything made here."
   type        = map(string)

@@ -163,6 +163,7 @@ class AwsPlatform:
             outputs=OutputDeps(
                 routes=await self._routes(stack, alerting, on_terminal, background_tasks),
                 runners=targets.runners,
+                probe_runners=targets.probes,
                 dead_letter_handlers={
                     queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()
                 },

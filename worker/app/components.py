@@ -7,6 +7,7 @@ from datetime import datetime
 
 from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import JobType
+from worker.core.model.probes import ProbeType
 from worker.engine.commits import Commits
 from worker.engine.dependency_index import DependencyIndex
 from worker.engine.engine import Engine
@@ -19,6 +20,7 @@ from worker.engine.intake.router import Router
 from worker.engine.intake.sensors import SensorIntake
 from worker.engine.missing_rules import MissingRules
 from worker.engine.pauses import PauseEnds
+from worker.engine.probe_results import ProbeResults
 from worker.engine.root_causes import RootCauses
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
@@ -27,6 +29,8 @@ from worker.engine.upstream_failures import UpstreamFailures
 from worker.engine.upstreams import UpstreamReader
 from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
+from worker.probes.prober import Prober
+from worker.probes.runner import ProbeRunner
 from worker.runtime.clock import Clock
 from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
 from worker.runtime.ids import NewId, random_id
@@ -34,7 +38,7 @@ from worker.runtime.logs import Log, to_nobody
 from worker.runtime.timers import Timers
 from worker.store.repos.installation import InstallTime
 from worker.store.table import Tables
-from worker.targets.calls import Limits
+from worker.targets.calls import Limits, Targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class EngineComponents:
     engine: Engine
     resync: PipelineResync
     router: Router
+    probes: ProbeResults
 
 
 def build_engine(
@@ -65,6 +70,7 @@ def build_engine(
     log: Log = to_nobody,
     boundary: Boundary = NO_BOUNDARY,
     callback_url: CallbackUrl = no_callback,
+    probe_runners: Mapping[ProbeType, ProbeRunner] | None = None,
 ) -> EngineComponents:
     """Build the components of one session. `began_at` is when this installation first started."""
     timers: Timers[TimerKey] = Timers(clock)
@@ -83,6 +89,8 @@ def build_engine(
         causes=causes,
         missing=MissingRules(tables, upstreams, clock),
     )
+    targets = Targets(clock, limits, log)
+    results = ProbeResults(tables, Prober(probe_runners or {}, targets), commits, standing, clock=clock, log=log)
     engine = Engine(
         tables,
         runners,
@@ -94,7 +102,8 @@ def build_engine(
         watches=watches,
         pauses=pauses,
         timers=timers,
-        limits=limits,
+        targets=targets,
+        results=results,
         new_id=new_id,
         log=log,
         boundary=boundary,
@@ -127,4 +136,6 @@ def build_engine(
         installed=installed,
         clock=clock,
     )
-    return EngineComponents(configs=configs, watches=watches, engine=engine, resync=resync, router=router)
+    return EngineComponents(
+        configs=configs, watches=watches, engine=engine, resync=resync, router=router, probes=results
+    )

@@ -17,11 +17,13 @@ from worker.app.worklog import log_work
 from worker.config.roles import ALL_ROLES, Role
 from worker.config.settings import ReadingSettings
 from worker.core.model.pipeline import JobType
+from worker.core.model.probes import ProbeType
 from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 from worker.operations.archive.archiver import Archiver
+from worker.probes.runner import ProbeRunner
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.error_boundary import OnUnexpectedError, log_unexpected_error
@@ -77,6 +79,7 @@ class OutputDeps:
 
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
+    probe_runners: Mapping[ProbeType, ProbeRunner] = field(default_factory=dict[ProbeType, ProbeRunner])
     dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])  # by source, for queues
     callback_url: CallbackUrl = no_callback  # where jobs may report their end
     log: Log = log_work

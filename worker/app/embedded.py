@@ -161,7 +161,12 @@ async def open_resources(
         deps,
         store=replace(deps.store, tables=counted),
         sources=replace(deps.sources, watchdog=watchdog_of(targets.http)),
-        outputs=replace(deps.outputs, routes=routes, log=on_terminal.listening(deps.outputs.log)),
+        outputs=replace(
+            deps.outputs,
+            routes=routes,
+            probe_runners=targets.probes,
+            log=on_terminal.listening(deps.outputs.log),
+        ),
         tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
         roles=options.settings.roles,
     )

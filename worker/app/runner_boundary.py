@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from worker.core.errors import Rejected
+from worker.core.probes.trait import ProbeUnknown
 from worker.jobs.runner import (
     BatchRunner,
     Config,
@@ -18,6 +19,7 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
+from worker.probes.runner import ProbeRequest, ProbeRunner, RawResponse
 from worker.runtime.error_boundary import ErrorBoundary, UnexpectedError
 
 T = TypeVar("T")
@@ -26,6 +28,27 @@ T = TypeVar("T")
 def contain_runner_bugs(runner: Runner, boundary: ErrorBoundary) -> Runner:
     """Return a runner that answers like `runner` and raises only what the port allows."""
     return _ContainedBatchRunner(runner, boundary) if isinstance(runner, BatchRunner) else _Contained(runner, boundary)
+
+
+def contain_probe_bugs(runner: ProbeRunner, boundary: ErrorBoundary) -> ProbeRunner:
+    """Return a probe runner that answers like `runner` and raises only what the port allows."""
+    return _ContainedProbes(runner, boundary)
+
+
+class _ContainedProbes:
+    def __init__(self, runner: ProbeRunner, boundary: ErrorBoundary) -> None:
+        self._runner, self._boundary = runner, boundary
+
+    def target(self, config: Config, /) -> str:
+        try:
+            with self._boundary:
+                return self._runner.target(config)
+        except UnexpectedError as error:
+            raise Rejected(str(error)) from error
+
+    async def ask(self, request: ProbeRequest, /) -> RawResponse | ProbeUnknown:
+        with self._boundary:
+            return await self._runner.ask(request)
 
 
 class _Contained:

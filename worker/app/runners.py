@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import Final
 
 from worker.app.alerts import BackgroundTask
-from worker.config.settings import OWN_SECRETS, STORE, Settings
+from worker.app.probes import job_secrets, probe_runners
+from worker.config.settings import Settings
 from worker.core.model.pipeline import JobType
+from worker.core.model.probes import ProbeType
 from worker.jobs.aws.client import Aws, AwsEndpoint
 from worker.jobs.aws.runners import aws_runners
-from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
 from worker.jobs.command.runner import CommandRunner, minimal_environment
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import Runner
-from worker.jobs.secrets import EnvironmentSecrets, JobSecrets, SecretSource
+from worker.jobs.secrets import SecretSource
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient
+from worker.probes.runner import ProbeRunner
 from worker.runtime.clock import Clock
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
@@ -40,6 +42,7 @@ class CommandRoot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTargets:
     runners: Mapping[JobType, Runner]
+    probes: Mapping[ProbeType, ProbeRunner]
     limits: Limits
     command: CommandRunner
     http: HttpClient
@@ -59,7 +62,7 @@ async def open_targets(
     """Create the runners; `stack` closes them. They connect on first use."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
-    secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS | {STORE}), SecretsManagerSecrets(cloud, clock))
+    secrets = job_secrets(environment, cloud, clock)
     commands = CommandRunner(
         root=command.path,
         clock=clock,
@@ -74,8 +77,9 @@ async def open_targets(
         JobType.AIRFLOW: AirflowRunner(http, clock, secrets),
         **aws_runners(cloud, clock, secrets, Sensors(tables)),
     }
+    probes = probe_runners(http, cloud, clock, secrets, commands.environment)
     limits = Limits(rates=with_own(settings.target_rates))
-    return JobTargets(runners=runners, limits=limits, command=commands, http=http, secrets=secrets)
+    return JobTargets(runners=runners, probes=probes, limits=limits, command=commands, http=http, secrets=secrets)
 
 
 def job_sweeper(command: CommandRunner, clock: Clock) -> BackgroundTask:

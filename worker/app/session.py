@@ -13,10 +13,11 @@ from worker.app.archive import archive_task
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory
-from worker.app.runner_boundary import contain_runner_bugs
+from worker.app.runner_boundary import contain_probe_bugs, contain_runner_bugs
 from worker.config.lease_roles import role_of
 from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
+from worker.engine.probes.standing import StandingProbes
 from worker.membership.adoption import Adoption
 from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
@@ -84,6 +85,9 @@ class SessionWork:
             log=deps.outputs.log,
             boundary=self._boundary,
             callback_url=deps.outputs.callback_url,
+            probe_runners={
+                kind: contain_probe_bugs(runner, self._boundary) for kind, runner in deps.outputs.probe_runners.items()
+            },
         )
         readers = self.readers = self._reading.readers(parts.router, parts.resync)
         self._services = [self._tasks.create_task(deps.sources.wake_readers(readers), name="watcher")]
@@ -104,7 +108,18 @@ class SessionWork:
             self._tasks.create_task(adoption.run(), name="adoption"),
             self._tasks.create_task(parts.router.run(), name="pauses"),
         ]
-        return [self._finder(adoption).offer(), *self._scheduling(parts)]
+        finder = self._finder(adoption)
+        probes = StandingProbes(
+            self._tables,
+            parts.configs,
+            parts.probes,
+            self._clock,
+            spawn=parts.engine.spawn_probe,
+            holds=finder.holds,
+            log=self._deps.outputs.log,
+        )
+        self._services.append(self._tasks.create_task(probes.run(), name="probes"))
+        return [finder.offer(), *self._scheduling(parts)]
 
     async def finish(self) -> None:
         """Stop the timers, wait until the leases are released, and wait briefly for answers to starts."""

@@ -191,6 +191,12 @@ def _leases() -> "Typer":
     return leases_app
 
 
+def _probe() -> "Typer":
+    from worker.cli.commands.operate.probes import probe_app
+
+    return probe_app
+
+
 def _watchdog() -> "Typer":
     from worker.cli.commands.watchdog import watchdog_app
 
@@ -282,6 +288,7 @@ Exit codes:
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),
+                CommandEntry("probe", "Test probes, and list their results, ages and failures.", _probe),
             ),
         ),
         CommandPanel(

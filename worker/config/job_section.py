@@ -1,6 +1,6 @@
 """Reads the job section into the core's job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import cast
@@ -15,7 +15,6 @@ from worker.core.model.templates import VARIABLES, unclosed_names, unknown_names
 from worker.jobs.specs import AUTH_NEEDS, JOB_CONFIGS, JobConfig
 from worker.yaml.document import Path, texts
 
-_TEMPLATE_HINT = f"known: {', '.join(VARIABLES)} and secrets, ${{INTERLOCK_…}}; write $${{ for a plain ${{"
 _POLL_WINDOW = Job(type=JobType.COMMAND, config={}).poll_window
 
 
@@ -66,29 +65,37 @@ def _poll_seconds(section: JobSection, of_target: Json) -> int:
 
 def _read_config(job_type: JobType, section: JobSection, problems: Problems) -> dict[str, Json]:
     path = ("job", "config")
-    model = JOB_CONFIGS[job_type]
-    config = read_shape(model, section.config, problems, path)
+    canonical = read_target_config(f"{job_type} jobs", JOB_CONFIGS[job_type], section.config, path, problems)
+    check_templates(section.config, path, problems)
+    return canonical
+
+
+def read_target_config(
+    users: str, model: type[JobConfig], given: Mapping[str, object], path: Path, problems: Problems
+) -> dict[str, Json]:
+    """Read the configuration of a job or a probe; `users` names those that need its keys."""
+    config = read_shape(model, given, problems, path)
     if config is None:
         return {}
     canonical = config.model_dump(by_alias=True, exclude_defaults=True)
-    _check_keys(job_type, model, canonical, problems)
-    _check_templates(section.config, path, problems)
+    _check_keys(users, model, canonical, path, problems)
     return cast("dict[str, Json]", canonical)
 
 
-def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, object], problems: Problems) -> None:
-    path = ("job", "config")
+def _check_keys(
+    users: str, model: type[JobConfig], config: Mapping[str, object], path: Path, problems: Problems
+) -> None:
     for name in model.required:
         if _is_blank(config.get(name)):
-            problems.tolerate((*path, name), f"is required by {job_type} jobs", instead="it cannot be started")
+            problems.tolerate((*path, name), f"is required by {users}", instead="it cannot be started")
     if model.either and not any(name in config for name in model.either):
         names = " or ".join(f"`{name}`" for name in model.either)
-        problems.tolerate(path, f"{job_type} jobs need {names}", instead="it cannot be started")
+        problems.tolerate(path, f"{users} need {names}", instead="it cannot be started")
     for name, value, needed in model.needing:
         if config.get(name) == value and needed not in config:
             message = f"is required where `{name}` is {value}"
             problems.tolerate((*path, needed), message, instead="it cannot be started")
-    _check_auth(config.get("auth"), problems)
+    _check_auth(config.get("auth"), path, problems)
     for names in (model.either, model.conflicting):
         given = [name for name in names if name in config]
         if len(given) > 1:
@@ -104,29 +111,34 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _check_auth(auth: object, problems: Problems) -> None:
+def _check_auth(auth: object, path: Path, problems: Problems) -> None:
     given = cast("dict[str, str]", auth or {})
     for name in AUTH_NEEDS.get(given.get("type", ""), ()):
         if name not in given:
-            path = ("job", "config", "auth", name)
-            problems.tolerate(path, f"is required for {given['type']}", instead="it cannot be started")
+            problems.tolerate((*path, "auth", name), f"is required for {given['type']}", instead="it cannot be started")
 
 
-def _check_templates(config: Mapping[str, object], path: Path, problems: Problems) -> None:
+def check_templates(
+    config: Mapping[str, object], path: Path, problems: Problems, variables: Sequence[str] = VARIABLES
+) -> None:
+    """Report variables that are unknown, not available here, or never closed."""
     for below, text in texts(dict(config)):
         if "${" not in text:
             continue
         at = (*path, *below)
-        for name in unknown_names(text):
-            message, hint = f"`${{{name[:64]}}}` is not a variable", partial(_advise_variable, name)
+        for name in unknown_names(text, variables):
+            message, hint = f"`${{{name[:64]}}}` is not a variable", partial(_advise_variable, name, variables)
             problems.tolerate(at, message, hint, instead="left as it is")
         for name in unclosed_names(text):
             hint = "close it, or write `$${` for a plain `${`"
             problems.tolerate(at, f"`${{{name[:64]}` is never closed", hint, instead="left as it is")
 
 
-def _advise_variable(name: str) -> str:
-    return suggest(name, VARIABLES) or _TEMPLATE_HINT
+def _advise_variable(name: str, variables: Sequence[str]) -> str:
+    if name in VARIABLES:
+        return f"runs share the results of a probe, so it may use only {', '.join(variables)}"
+    known = f"known: {', '.join(variables)} and secrets, ${{INTERLOCK_…}}; write $${{ for a plain ${{"
+    return suggest(name, variables) or known
 
 
 def check_dry_run(file: PipelineFile, problems: Problems) -> None:

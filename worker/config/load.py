@@ -1,6 +1,6 @@
 """Loads pipeline files into core pipelines, and reports every problem of a file with its position."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -9,9 +9,8 @@ from typing import TypeAlias, cast
 from worker.archetypes.archetype import Archetype, read_archetype
 from worker.archetypes.merge import EXTENDS, OriginKind, ResolvedFile, resolve
 from worker.config.calendars import read_calendar
-from worker.config.documents import read_document
+from worker.config.documents import read_document, without_leftovers
 from worker.config.files import UnreadableFile, read_text, yaml_files
-from worker.config.leftovers import without_leftovers
 from worker.config.lint import lint, lint_together, schedule_path
 from worker.config.pipelines import read_pipeline
 from worker.config.problems import Problem, Problems, ProblemSeverity, suggest
@@ -21,7 +20,8 @@ from worker.core.dependencies.checks import check_dependencies
 from worker.core.model.calendars import Calendar
 from worker.core.model.ids import PipelineId
 from worker.core.model.pipeline import Pipeline
-from worker.jobs.target_urls import hosts_of
+from worker.core.model.probes import ProbeType
+from worker.jobs.target_urls import hosts_in, hosts_of
 from worker.yaml.document import Document, Fault, TextMark
 from worker.yaml.document import Path as KeyPath
 
@@ -285,11 +285,19 @@ def _load_file(
 
 
 def _check_addresses(reading: _Reading, forbids: Forbids) -> None:
-    job = reading.pipeline.job if reading.pipeline else None
-    for below, host in hosts_of(job) if job else ():
+    for path, host in _addresses(reading.pipeline) if reading.pipeline else ():
         if reason := forbids(host):
             what, _, remedy = reason.partition("; ")
-            reading.problems.error(("job", "config", *below), f"no worker connects to it: {what}", remedy)
+            reading.problems.error(path, f"no worker connects to it: {what}", remedy)
+
+
+def _addresses(pipeline: Pipeline) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each host that the job and the probes of a pipeline name, with its place in the file."""
+    for below, host in hosts_of(pipeline.job) if pipeline.job else ():
+        yield ("job", "config", *below), host
+    for index, probe in enumerate(pipeline.probes):
+        for below, host in hosts_in(probe.config) if probe.type is ProbeType.HTTP else ():
+            yield ("probes", index, "config", *below), host
 
 
 def _list_files(roots: Iterable[Path]) -> tuple[list[Path], list[Problem]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from worker.config.calendars import read_calendar
 from worker.config.job_section import check_dry_run, read_job
+from worker.config.probe_section import check_probes_used, read_monitor, read_probes
 from worker.config.problems import Problems
 from worker.config.rules import read_rules, read_validation
 from worker.config.scalars import read_duration
@@ -24,6 +25,8 @@ def read_pipeline(file: PipelineFile, calendars: Mapping[str, Calendar], problem
     rules = read_validation(file.validation, ("validation",), problems)
     post_run = _read_post_run(file.post_run, problems)
     job = read_job(file, problems)
+    probes = read_probes(file, problems)
+    check_probes_used(file, problems)
     check_dry_run(file, problems)
     made_from = file.pipeline.archetype
     return Pipeline(
@@ -36,6 +39,7 @@ def read_pipeline(file: PipelineFile, calendars: Mapping[str, Calendar], problem
         post_run=post_run,
         dry_run=file.dry_run,
         archetype=ArchetypeRef(made_from.id, made_from.hash) if made_from else None,
+        probes=probes,
     )
 
 
@@ -56,4 +60,5 @@ def _read_post_run(section: PostRunSection | None, problems: Problems) -> PostRu
         drift_threshold=section.drift_threshold,
         sensor_timeout=read_duration(section.sensor_timeout, (*at, "sensorTimeout"), problems, default=_SENSOR_TIMEOUT),
         evaluation=None if evaluation is None else read_evaluation(evaluation, (*at, "evaluation"), problems),
+        monitor=None if section.monitor is None else read_monitor(section.monitor, (*at, "monitor"), problems),
     )

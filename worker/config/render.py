@@ -37,6 +37,14 @@ from worker.core.model.pipeline import (
     Trigger,
     Undated,
 )
+from worker.core.model.probes import (
+    EVERY_DEFAULT,
+    TIMEOUT_DEFAULT,
+    TTL_INTERVALS,
+    PostRunMonitor,
+    Probe,
+    ProbeRun,
+)
 from worker.core.model.rules import Group, Json, Mode, Operator, Rule
 from worker.core.time.durations import format_duration
 from worker.yaml.parser import is_text
@@ -63,6 +71,7 @@ def to_mapping(pipeline: Pipeline) -> Section:
         **_schedules(pipeline),
         **_given(
             validation=_validation(pipeline.rules) or None,
+            probes=[_probe(probe) for probe in pipeline.probes] or None,
             job=_job(pipeline.job) if pipeline.job else None,
             postRun=None if pipeline.post_run is None else _post_run(pipeline.post_run),
             dryRun=pipeline.dry_run or None,
@@ -251,6 +260,8 @@ def _group(group: Group) -> Section:
 
 
 def _rule(rule: Rule) -> Section:
+    if rule.check is Operator.PASSES:
+        return {"key": rule.key, "check": rule.check.value}
     section = {"key": rule.key, "check": rule.check.value, **_given(field=rule.field)}
     if rule.check not in (Operator.EXISTS, Operator.MISSING):
         section["value"] = rule.value  # null as well: the field is compared with it
@@ -289,7 +300,28 @@ def _post_run(post_run: PostRun) -> Section:
         sensorTimeout=_duration(post_run.sensor_timeout, default.sensor_timeout),
         match=_unless(post_run.match.value, default.match.value),
         evaluation=None if post_run.evaluation is None else _evaluation(post_run.evaluation),
+        monitor=None if post_run.monitor is None else _monitor(post_run.monitor),
     )
+
+
+def _monitor(monitor: PostRunMonitor) -> Section:
+    return {"for": format_duration(monitor.lasts), "every": format_duration(monitor.every)}
+
+
+def _probe(probe: Probe) -> Section:
+    return {
+        "key": probe.key,
+        "type": probe.type.value,
+        **_given(
+            config=dict(probe.config) or None,
+            every=_duration(probe.every, EVERY_DEFAULT),
+            timeout=_duration(probe.timeout, TIMEOUT_DEFAULT),
+            ttl=_duration(probe.ttl, TTL_INTERVALS * probe.every),
+            run=_unless(probe.run.value, ProbeRun.WHILE_WAITING.value),
+            jsonPath=probe.select_all or dict(probe.select) or None,
+            activeHours=str(probe.active_hours) if probe.active_hours else None,
+        ),
+    }
 
 
 def _calendars(pipeline: Pipeline) -> Section:

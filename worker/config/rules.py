@@ -45,10 +45,11 @@ def read_rules(items: Sequence[RuleItem], path: Path, problems: Problems) -> Gro
 
 
 def _count(items: Sequence[RuleItem]) -> int:
-    return sum(1 if isinstance(item, RuleSection) else 1 + _count(_items_of(item)) for item in items)
+    return sum(1 if isinstance(item, RuleSection) else 1 + _count(items_of(item)) for item in items)
 
 
-def _items_of(group: AnyGroup | AllGroup | AtLeastGroup) -> Sequence[RuleItem]:
+def items_of(group: AnyGroup | AllGroup | AtLeastGroup) -> Sequence[RuleItem]:
+    """Return the members of a group, whichever kind it is."""
     match group:
         case AnyGroup():
             return group.any
@@ -96,9 +97,19 @@ def read_rule(section: RuleSection, path: Path, problems: Problems) -> Rule:
     if not section.key or not section.check:
         return _never(section.key)
     check = Operator(section.check)
+    if check is Operator.PASSES:
+        return _read_passes(section, path, problems)
     if check in _PRESENCE:
         return _read_presence(section, check, path, problems)
     return _read_comparison(section, check, path, problems)
+
+
+def _read_passes(section: RuleSection, path: Path, problems: Problems) -> Rule:
+    """Read the short form of `{check: equals, field: status, value: PASS}`, an evaluator's verdict."""
+    for name, given in (("field", section.field), ("value", section.value)):
+        if given is not None:
+            problems.warning((*path, name), "`passes` tests the field `status`", "remove it, or use `equals`")
+    return Rule(key=section.key, check=Operator.PASSES, field="status", value="PASS")
 
 
 def _read_presence(section: RuleSection, check: Operator, path: Path, problems: Problems) -> Rule:

@@ -11,18 +11,21 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
-from worker.jobs.specs import JOB_CONFIGS
+from worker.jobs.specs import JOB_CONFIGS, JobConfig
+from worker.probes.specs import PROBE_CONFIGS
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 # The members of the enums as literals, because the strict reader takes texts. A test keeps them equal.
 CheckName: TypeAlias = Literal[
     "exists", "missing", "equals", "not_equals", "gt", "gte", "lt", "lte", "in", "between", "matches",
-    "age_lt", "age_gt",
+    "age_lt", "age_gt", "passes",
 ]  # fmt: skip
 JobTypeName: TypeAlias = Literal[
     "glue", "emr", "emr-serverless", "step-function", "databricks", "airflow", "lambda", "http", "command"
 ]
+ProbeTypeName: TypeAlias = Literal["http", "command", "s3", "glue-partition", "dynamodb-item", "sql"]
 SCHEDULES_MAX = 32
+PROBES_MAX = 32
 AFTER_MAX = 32
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -390,6 +393,51 @@ class JobSection(Section):
     )
 
 
+class ProbeSection(Section):
+    """A question that Interlock asks about data whose producer does not report it."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["key", "type"]})
+
+    key: str = Field(
+        default="", description="Name of the probe; rules, triggers and post-run rules use it like a sensor's key."
+    )
+    type: ProbeTypeName = Field(default=cast("ProbeTypeName", ""), description="What is asked.")
+    config: dict[str, object] = Field(
+        default_factory=dict[str, object], description="Configuration of the request; depends on `type`."
+    )
+    every: DurationText = Field(default="5m", description="How often to ask, at most: 1s or longer.")
+    timeout: DurationText = Field(default="30s", description="Time limit of one request: 1s to 5m.")
+    ttl: DurationText = Field(
+        default="", description="How long a result is valid. Default: six times `every`.", examples=["30m"]
+    )
+    run: Literal["while-waiting", "always", "before-start"] = Field(
+        default="while-waiting",
+        description="When to ask: while a run waits, also without a run, or once more right before the job.",
+    )
+    json_path: Annotated[
+        Annotated[str, Tag("<text>")] | Annotated[dict[str, str], Tag("<mapping>")],
+        Discriminator(_kind),
+    ] = Field(
+        default="",
+        description="Part of the response that is the result, as a dotted path; or a path for each field.",
+        examples=["data.latest"],
+    )
+    active_hours: str = Field(
+        default="",
+        description="With `always`: the time of day in which to ask, in the zone of the first schedule.",
+        examples=["06:00-22:00"],
+    )
+
+
+class MonitorSection(Section):
+    """How long to keep asking after a success."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["for"]})
+
+    lasts: DurationText = Field(default="", alias="for", description="How long after a success.", examples=["6h"])
+    every: DurationText = Field(default="15m", description="How often to ask.")
+
+
 class PostRunSection(Section):
     """What to watch after the job has ended."""
 
@@ -406,6 +454,9 @@ class PostRunSection(Section):
     )
     evaluation: EvaluationSection | None = Field(
         default=None, description="How long and how often to evaluate the post-run rules."
+    )
+    monitor: MonitorSection | None = Field(
+        default=None, description="Keep asking the probes of the post-run rules after a success."
     )
 
 
@@ -481,6 +532,11 @@ class PipelineFile(Section):
     validation: ValidationSection = Field(
         default=ValidationSection(), description="Rules that must pass before the job starts."
     )
+    probes: list[ProbeSection] = Field(
+        default_factory=list[ProbeSection],
+        max_length=PROBES_MAX,
+        description="What to ask about data whose producers report nothing.",
+    )
     post_run: PostRunSection | None = Field(default=None, description="What to watch after the job has ended.")
     dry_run: Flag = Field(default=False, description="Evaluate rules and record what would start, but start nothing.")
 
@@ -493,7 +549,8 @@ def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
     schema = model.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     if model is PipelineFile:
-        _describe_job_configs(schema["$defs"])
+        _describe_configs(schema["$defs"], "JobSection", JOB_CONFIGS)
+        _describe_configs(schema["$defs"], "ProbeSection", PROBE_CONFIGS)
     return schema
 
 
@@ -549,17 +606,17 @@ _ARCHETYPE_HEADER: Final[dict[str, Any]] = {
 }
 
 
-def _describe_job_configs(definitions: dict[str, Any]) -> None:
-    """Make `job.config` depend on `job.type` in the schema.
+def _describe_configs(definitions: dict[str, Any], section: str, configs: Mapping[Any, type[JobConfig]]) -> None:
+    """Make `config` of a section depend on its `type` in the schema.
 
     Keys have other valid spellings, so unknown keys are allowed.
     """
     branches: list[Mapping[str, Any]] = []
-    for job_type, config in JOB_CONFIGS.items():
+    for kind, config in configs.items():
         body = config.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
         definitions.update(body.pop("$defs", {}))
         body.pop("additionalProperties", None)
         definitions[config.__name__] = body
         branch = {"properties": {"config": {"$ref": f"#/$defs/{config.__name__}"}}}
-        branches.append({"if": {"properties": {"type": {"const": job_type.value}}}, "then": branch})
-    definitions["JobSection"]["allOf"] = branches
+        branches.append({"if": {"properties": {"type": {"const": str(kind)}}}, "then": branch})
+    definitions[section]["allOf"] = branches

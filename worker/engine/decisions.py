@@ -141,7 +141,7 @@ class Decisions:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._deletions = Deletions(tables)
-        self._sensing, self._related = SensorReader(tables), RelatedRowsReader(tables)
+        self._sensing, self._related = SensorReader(tables, clock), RelatedRowsReader(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
         # Runs for which a commit may have been applied without this worker's knowledge. The set outlives one fact: an
         # abandoned commit may have stored an intent that only this session may act on.

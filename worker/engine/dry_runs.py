@@ -6,7 +6,7 @@ from typing import Final
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
-from worker.core.model.pipeline import Schedule
+from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.dry_run import NOTHING_SPENT, decide, evolve
 from worker.core.run.effects import BeginDryRun, EvaluateNow
 from worker.core.run.evaluation import evaluate_rules
@@ -21,6 +21,7 @@ from worker.engine.run_tasks import Spawn
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.engine.upstreams import UpstreamReader
+from worker.engine.waiting_probes import WaitingProbes
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
@@ -46,9 +47,11 @@ class DryRunEngine:
         spawn: Spawn,
         standing: SessionAuthority,
         upstreams: UpstreamReader,
+        probes: WaitingProbes,
     ) -> None:
+        self._probes = probes
         self._upstreams = upstreams
-        self._store, self._reruns, self._sensors = DryRuns(tables), Reruns(tables), SensorReader(tables)
+        self._store, self._reruns, self._sensors = DryRuns(tables), Reruns(tables), SensorReader(tables, clock)
         self._configs, self._commits = configs, commits
         self._session, self._clock, self._timers = session, clock, timers
         self._evaluations = EvaluationRequests(RowKind.DRY_RUN, self._evaluate, clock=clock, timers=timers, spawn=spawn)
@@ -83,8 +86,9 @@ class DryRunEngine:
         if gate is not None and not gate.is_passed:
             await self.handle(key, RulesNotHeld(attempt=run.attempt, saw={}, reason=gate.reason), version, schedule)
             return
-        readings = await self._sensors.for_start(key, version.pipeline, schedule)
-        fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
+        read = await self._sensors.for_start(key, version.pipeline, schedule)
+        now = self._clock.now()
+        fact = await in_turns(evaluate_rules(version.pipeline, read.seen, run.attempt, now, read.absences))
         await self.handle(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:
@@ -95,7 +99,7 @@ class DryRunEngine:
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
-            self._arm(run, schedule)
+            self._arm(run, version.pipeline, schedule)
             await self.handle(key, TimerFired(run.attempt), version, schedule)
 
     async def adopt(self, key: RunKey) -> None:
@@ -112,7 +116,9 @@ class DryRunEngine:
             await self._configs.persist(version)
         run = await self._commits.of_dry_run(before, after, effects, key=key, now=now)
         if run is not None and run.owner == self._session:
-            self._arm(run, schedule)
+            self._arm(run, version.pipeline, schedule)
+        elif run is None or run.state is not DryState.EVALUATING:
+            self._probes.leave(RowKind.DRY_RUN, key)
         if EvaluateNow() in effects:
             self._evaluations.add(key)
 
@@ -122,8 +128,12 @@ class DryRunEngine:
             return NOTHING_SPENT
         return spent_by(record.reason for record in await self._reruns.list(key))
 
-    def _arm(self, run: DryRun, schedule: Schedule) -> None:
+    def _arm(self, run: DryRun, pipeline: Pipeline, schedule: Schedule) -> None:
         wake, now = TimerKey(RowKind.DRY_RUN, run.key), self._clock.now()
+        if run.state is DryState.EVALUATING:
+            self._probes.wait(RowKind.DRY_RUN, run.key, pipeline, schedule)
+        else:
+            self._probes.leave(RowKind.DRY_RUN, run.key)
         if run.state is not DryState.EVALUATING:
             self._timers.cancel(wake)
             self._held.pop(run.key, None)

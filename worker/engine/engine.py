@@ -44,11 +44,13 @@ from worker.engine.evaluations import Evaluations
 from worker.engine.fact_log import log_decided, log_ignored
 from worker.engine.incidents import CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
-from worker.engine.run_tasks import RunTasks
+from worker.engine.probe_results import ProbeResults
+from worker.engine.run_tasks import RunTasks, Work
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.engine.upstreams import UpstreamReader
+from worker.engine.waiting_probes import WaitingProbes
 from worker.jobs.callbacks import CallbackUrl
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
@@ -61,7 +63,7 @@ from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 from worker.targets.batch_status import StatusCalls
-from worker.targets.calls import Limits, Targets
+from worker.targets.calls import Targets
 from worker.targets.job_durations import Durations
 
 # How long the judgement of a deadline waits for the target's answer about a job that may just have ended.
@@ -97,7 +99,8 @@ class Engine:
         watches: SlaMonitor,
         pauses: PauseEnds,
         timers: Timers[TimerKey],
-        limits: Limits | None,
+        targets: Targets,
+        results: ProbeResults,
         new_id: NewId,
         log: Log,
         boundary: Boundary,
@@ -115,7 +118,9 @@ class Engine:
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
         )
         self._decisions = Decisions(tables, configs, commits, session=session, clock=clock, new_id=new_id)
-        targets = Targets(clock, limits, log)
+        self._probes = WaitingProbes(
+            results, standing, clock, log, spawn=self._tasks.spawn_contained, wake=self.request_evaluation
+        )
         self._actions = JobActions(
             runners,
             targets,
@@ -136,6 +141,7 @@ class Engine:
             handle=self.handle,
             spawn=self._tasks.spawn,
             upstreams=upstreams,
+            confirm=self._probes.confirm,
         )
         self._dispatcher = ActionDispatcher(
             self._actions,
@@ -157,12 +163,15 @@ class Engine:
             spawn=self._tasks.spawn,
             standing=standing,
             upstreams=upstreams,
+            probes=self._probes,
         )
         self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 
     async def run(self) -> None:
-        """Fire timers until cancelled."""
-        await self._timers.run(self._fire)
+        """Fire timers and send the probes of waiting runs until cancelled."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._timers.run(self._fire), name="timers:runs")
+            loops.create_task(self._probes.run(), name="timers:probes")
 
     def __len__(self) -> int:
         """Return how many runs are held here."""
@@ -204,6 +213,10 @@ class Engine:
             self._dry_runs.request_evaluation(key)
         else:
             self._evaluations.request(key)
+
+    def spawn_probe(self, name: str, work: Work) -> None:
+        """Send a probe in a task of its own, unless this session is lost. A failure affects nothing else."""
+        self._tasks.spawn_contained(name, work)
 
     def new_run(self, version: Version) -> NewRun:
         """Return the id and configuration hash that a fact needs if it may create a run."""
@@ -277,6 +290,10 @@ class Engine:
             self._timers.set(
                 TimerKey(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
+        if pipeline.probes and run.key in self._held and run.state is State.EVALUATING and not run.is_at_gate:
+            self._probes.wait(RowKind.TRIGGER, run.key, pipeline, schedule)
+        else:
+            self._probes.leave(RowKind.TRIGGER, run.key)
         if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
             self._dispatcher.forget_doubt(run.key)
 
@@ -304,6 +321,7 @@ class Engine:
         return due if planned is None else min(due, planned)
 
     def _let_go(self, key: RunKey) -> None:
+        self._probes.leave(RowKind.TRIGGER, key)
         self._held.pop(key, None)
         self._shifts.forget(key)
         self._dispatcher.forget_doubt(key)

@@ -1,7 +1,7 @@
 """Evaluations: debounce requests, read the sensors that the rules name, and evaluate the rules."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
-from worker.core.run.facts import Fact, Inputs, RulesHeld, SensorReading, UpstreamsNotMet
+from worker.core.run.facts import Fact, Inputs, RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_and_size_of
 from worker.engine.readiness_notes import Evaluated, ReadinessNotes
@@ -24,28 +24,41 @@ from worker.runtime.rate_limit import Debouncer
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
 from worker.store.repos.marks import Marks
+from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
 # Decides on a fact about a run as the caller saw it, and commits. None means that the row is read.
 Handle: TypeAlias = Callable[[RunKey, Fact, Run | None], Awaitable[object]]
+# Sends the probes of a run once more; returns why some could not confirm their result, None if there is none to send.
+Confirm: TypeAlias = Callable[[RunKey, Pipeline, Schedule], Awaitable[Mapping[str, str] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Readings: what rules see, by name. `absences` says why a probe has no valid result."""
+
+    seen: dict[str, SensorReading]
+    absences: Mapping[str, str]
 
 
 class SensorReader:
-    """Reads sensors consistently, by exact key, and only those that the rules name."""
+    """Reads sensors and results of probes consistently, by exact key, and only those that the rules name."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, clock: Clock) -> None:
+        self._tables, self._clock = tables, clock
         self._sensors, self._marks = Sensors(tables), Marks(tables)
 
-    async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> dict[str, SensorReading]:
+    async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> Readings:
         """Read the sensors that decide whether a run may start, and those that drift is measured against."""
-        readings = await self.read(key, _named(pipeline, schedule))
-        return for_start(pipeline, schedule, key.period, readings)
+        found = await self.read(key, pipeline, _named(pipeline, schedule))
+        return Readings(for_start(pipeline, schedule, key.period, found.seen), found.absences)
 
     async def inputs(self, run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime) -> Inputs:
         """Read the current state of the sensors that a run's job was started on. Load the run first."""
-        readings = await self.read(run.key, _named(pipeline, schedule))
+        # A probe whose result has expired since is not a change: nothing has asked again.
+        readings = (await self.read(run.key, pipeline, _named(pipeline, schedule), with_stale=True)).seen
         baseline = await self.baseline(run.key) if pipeline.post_run else dict[str, Json]()
         return Inputs(readings, baseline, await in_turns(judge_post_run(pipeline, run.started_on, readings, now)))
 
@@ -58,15 +71,18 @@ class SensorReader:
         old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")
         return old.data if old else dict[str, Json]()
 
-    async def read(self, key: RunKey, names: Sequence[str]) -> dict[str, SensorReading]:
+    async def read(
+        self, key: RunKey, pipeline: Pipeline, names: Sequence[str], *, with_stale: bool = False
+    ) -> Readings:
         if not names:
-            return {}
-        found = await self._sensors.read(key.pipeline, names, key.period)
+            return Readings({}, {})
+        now = self._clock.now()
+        found = await read_rule_inputs(self._tables, pipeline, names, key.period, now, with_stale=with_stale)
         readings: dict[str, SensorReading] = {}
-        for name, sensor in found.items():
+        for name, sensor in found.sensors.items():
             content_hash, size = await hash_and_size_of(sensor.data)
             readings[name] = SensorReading(sensor.data, content_hash, sensor.key, size)
-        return readings
+        return Readings(readings, found.absences)
 
 
 class EvaluationRequests:
@@ -118,8 +134,10 @@ class Evaluations:
         handle: Handle,
         spawn: Spawn,
         upstreams: UpstreamReader,
+        confirm: Confirm,
     ) -> None:
-        self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables), configs
+        self._confirm = confirm
+        self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables, clock), configs
         self._upstreams, self._readiness = upstreams, ReadinessNotes(tables, clock)
         self._held, self._clock, self._handle = held, clock, handle
         self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
@@ -147,11 +165,21 @@ class Evaluations:
         gate = await self._upstreams.gate(run.key, schedule) if schedule.after else None
         if gate is not None and not gate.is_passed:
             return UpstreamsNotMet(run.attempt, gate.reason)
-        readings = await self._sensors.for_start(run.key, pipeline, schedule)
-        fact = await in_turns(evaluate_rules(pipeline, readings, run.attempt, self._clock.now()))
+        fact = await self._evaluated(run, pipeline, schedule, {})
+        if pipeline.probes and isinstance(fact, RulesHeld):
+            unconfirmed = await self._confirm(run.key, pipeline, schedule)
+            if unconfirmed is not None:
+                fact = await self._evaluated(run, pipeline, schedule, unconfirmed)
         if gate is not None and isinstance(fact, RulesHeld):
             return replace(fact, upstreams=gate.attempts)
         return fact
+
+    async def _evaluated(
+        self, run: Run, pipeline: Pipeline, schedule: Schedule, unconfirmed: Mapping[str, str]
+    ) -> RulesHeld | RulesNotHeld:
+        read = await self._sensors.for_start(run.key, pipeline, schedule)
+        absences = {**read.absences, **unconfirmed}
+        return await in_turns(evaluate_rules(pipeline, read.seen, run.attempt, self._clock.now(), absences))
 
 
 def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:

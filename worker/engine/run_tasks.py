@@ -51,6 +51,17 @@ class RunTasks:
         if self._standing.may_act():
             self._tasks.create_task(work(), name=name)
 
+    def spawn_contained(self, name: str, work: Work) -> None:
+        """Start a task that repeats itself, unless this session is lost; its failure is only logged."""
+        self.spawn_unrepeated(name, partial(self._contained, name, work))
+
+    async def _contained(self, name: str, work: Work) -> None:
+        try:
+            with self._boundary:
+                await work()
+        except WorkerError as problem:
+            self._log("task.troubled", {"task": name, "problem": str(problem)})
+
     async def _or_again(self, wake: TimerKey, work: Work) -> None:
         try:
             with self._boundary:

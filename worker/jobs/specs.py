@@ -15,7 +15,8 @@ from worker.core.model.pipeline import JobType
 from worker.yaml.document import loose
 
 
-def _shape(value: object) -> str:
+def shape_tag(value: object) -> str:
+    """Return the tag by which a union of shapes is told apart."""
     match value:
         case dict():
             return "<mapping>"
@@ -36,12 +37,12 @@ TextMap: TypeAlias = dict[str, str]
 JsonMap: TypeAlias = dict[str, object]
 Body: TypeAlias = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[JsonMap, Tag("<mapping>")],
-    Discriminator(_shape),
+    Discriminator(shape_tag),
 ]
 # In the given order, because many programs depend on it.
 Arguments: TypeAlias = Annotated[
     Annotated[TextMap, Tag("<mapping>")] | Annotated[list[str], Tag("<list>")],
-    Discriminator(_shape),
+    Discriminator(shape_tag),
 ]
 FailureSignal: TypeAlias = Annotated[str, Field(min_length=3, max_length=200)]
 TimeoutSeconds: TypeAlias = Annotated[int, Field(ge=1, le=900)]
@@ -233,7 +234,7 @@ class CommandConfig(JobConfig):
 
     command: Annotated[
         Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")],
-        Discriminator(_shape),
+        Discriminator(shape_tag),
     ] = Field(default="", description="The program and its arguments: a list, or text split at spaces. No shell.")
     arguments: Arguments = Field(default_factory=list, description="Further arguments, in order.")
     environment: TextMap = Field(default_factory=dict, description="Further environment variables.")

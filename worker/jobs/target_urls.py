@@ -16,10 +16,14 @@ def hosts_of(job: Job) -> Iterator[tuple[tuple[str, ...], str]]:
 
     A host that a template supplies is unknown and is skipped.
     """
-    if job.type not in _BEHIND_HTTP:
-        return
-    auth = job.config.get("auth")
-    found: list[tuple[tuple[str, ...], Json]] = [((key,), job.config.get(key)) for key in _KEYS]
+    if job.type in _BEHIND_HTTP:
+        yield from hosts_in(job.config)
+
+
+def hosts_in(config: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each host that a configuration for a target behind HTTP names, with the path of its key."""
+    auth = config.get("auth")
+    found: list[tuple[tuple[str, ...], Json]] = [((key,), config.get(key)) for key in _KEYS]
     if isinstance(auth, Mapping):
         found.append((("auth", "tokenUrl"), auth.get("tokenUrl")))
     for path, url in found:

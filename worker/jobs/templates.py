@@ -22,11 +22,15 @@ def context_of(run: Run, callback_url: str = "") -> RunContext:
 
 def filled_in(config: Config, run: Run, callback_url: str = "") -> dict[str, Json]:
     """Return the configuration for this attempt's target; the runner fills in the secrets later."""
-    values = _values(context_of(run, callback_url))
+    return fill(config, template_values(context_of(run, callback_url)))
+
+
+def fill(config: Config, values: Mapping[str, str]) -> dict[str, Json]:
+    """Return a configuration with the given variables filled in, at any depth."""
     return {name: _filled(value, values) for name, value in config.items()}
 
 
-def _values(context: RunContext) -> dict[str, str]:
+def template_values(context: RunContext) -> dict[str, str]:
     period = context.period
     return {
         "DATE": period.date.isoformat(),

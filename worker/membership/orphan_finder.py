@@ -48,11 +48,24 @@ class OrphanFinder:
         self._rows, self._peers, self._clock, self._adopt = rows, peers, clock, adopt
         self._leases, self._pass_every_s = leases, pass_every_s
         self._next_slot_s = clock.monotonic()
+        self._held: dict[str, HeldLease] = {}
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
 
+    def holds(self, number: int) -> bool:
+        """Return whether this worker holds a bucket, and may act on it."""
+        held = [lease for shard, lease in self._held.items() if number in buckets_of(shard, self._leases)]
+        return any(lease.may_act() and not lease.is_stopping for lease in held)
+
     async def hold(self, held: HeldLease) -> None:
+        self._held[held.lease.shard] = held
+        try:
+            await self._look_after(held)
+        finally:
+            del self._held[held.lease.shard]
+
+    async def _look_after(self, held: HeldLease) -> None:
         while not held.is_stopping:
             try:
                 await self._pass(held)

@@ -20,5 +20,6 @@ DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)
 REPLAY_REQUESTS = timedelta(days=1)
 BULKS = timedelta(days=7)  # bulk operations: who resumes one does so within days
+TRAITS = timedelta(days=7)  # results of probes, once they are stale: `explain` says since when
 IDEMPOTENCY = timedelta(days=1)  # a sender that repeats a request does so soon
 SHADOWS = timedelta(days=90)  # a trial ends, and its rows then expire by themselves

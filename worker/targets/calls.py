@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from worker.core.model.pipeline import Job, JobType
+from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
 from worker.jobs.runner import TargetDown
 from worker.runtime.clock import Clock
@@ -16,7 +17,7 @@ from worker.runtime.logs import Log, to_nobody
 from worker.runtime.rate_limit import TokenBucket
 from worker.targets.circuit_breaker import Breaker
 from worker.targets.priority_gate import PriorityGate, Urgency
-from worker.targets.rates import DEFAULT_RATES, Rate
+from worker.targets.rates import DEFAULT_RATES, PROBE_RATES, Rate
 
 T = TypeVar("T")
 
@@ -34,9 +35,14 @@ class Limits:
 
 def target_of(job: Job) -> str:
     """Return the name of a job's target. Jobs with the same target share its limits."""
-    addresses = (job.config.get(name) for name in _ADDRESSES)
+    return host_target(str(job.type), job.config)
+
+
+def host_target(kind: str, config: Mapping[str, Json]) -> str:
+    """Return the name of a target that a configuration names: its kind, and its host if there is one."""
+    addresses = (config.get(name) for name in _ADDRESSES)
     host = next((_host(url) for url in addresses if isinstance(url, str)), "")
-    return f"{job.type}:{host}" if host else str(job.type)
+    return f"{kind}:{host}" if host else kind
 
 
 def _host(url: str) -> str:
@@ -94,7 +100,8 @@ class Targets:
     def _gate(self, target: str) -> "_Gate":
         gate = self._gates.get(target)
         if gate is None:
-            rate = self._limits.rates[JobType(target.partition(":")[0])]
+            kind = target.partition(":")[0]
+            rate = PROBE_RATES.get(kind) or self._limits.rates[JobType(kind)]
             gate = self._gates[target] = _Gate(
                 slots=asyncio.Semaphore(self._limits.calls_at_once),
                 bucket=TokenBucket(self._clock, rate.per_second, rate.burst),

@@ -27,6 +27,14 @@ DEFAULT_RATES: Final[Mapping[JobType, Rate]] = {
     JobType.HTTP: Rate(50, 100),
     JobType.COMMAND: Rate(1000, 1000),  # this machine: a poll reads a file
 }
+# Targets that only probes ask, by the first part of their name; an HTTP probe shares the limits of jobs of its host.
+PROBE_RATES: Final[Mapping[str, Rate]] = {
+    "s3": Rate(50, 100),
+    "glue-partition": Rate(10, 20),
+    "dynamodb-item": Rate(50, 100),
+    "sql": Rate(10, 20),
+    "athena": Rate(2, 5),
+}
 BURST_S: Final = 2  # the burst of a configured rate, in seconds of that rate
 
 

@@ -29,6 +29,7 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
         Type.TRIGGER_ACCEPTED: "a person starts a run with `interlock trigger`",
         Type.TRIGGER_REJECTED: "a sensor, a cascade or a person names a period for which no run may start",
         Type.UPSTREAM_FAILED: "a run cannot start because a run that it depends on failed; once for each such run",
+        Type.PROBE_FAILED: "a probe that a run waits for has no valid result, and three requests in a row failed",
         Type.GRAIN_MISMATCH: "a sensor names a day where the schedule expects hours or minutes, or the reverse",
     },
     "Deadlines": {

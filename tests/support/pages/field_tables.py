@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from worker.config.schema import CalendarFile, PipelineFile, file_schema
 from worker.jobs.specs import JOB_CONFIGS
+from worker.probes.specs import PROBE_CONFIGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline-file.md"
 
@@ -27,7 +28,7 @@ NAMES = {
     "Auth": "`auth` section",
 }
 # Not in the schema: keys of targets are found in other spellings too.
-_OF_TARGETS = {model.__name__: model.required for model in JOB_CONFIGS.values()}
+_OF_TARGETS = {model.__name__: model.required for model in (*JOB_CONFIGS.values(), *PROBE_CONFIGS.values())}
 # `<!-- fields: A beyond B -->` lists what A has and B has not.
 _TABLE = re.compile(
     r"(?P<begin><!-- fields: (?P<name>\w+)(?: beyond (?P<less>\w+))? -->\n).*?(?P<end><!-- end -->)", re.DOTALL

@@ -17,6 +17,7 @@ from typing import Protocol
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import VirtualClock
+from tests.support.fakes.probes import FakeProbes
 from tests.support.fakes.runner import FakeRunner
 from worker.app.components import EngineComponents, build_engine
 from worker.config.deploy import deploy
@@ -26,6 +27,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
+from worker.core.model.probes import ProbeType
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
@@ -138,6 +140,7 @@ class World:
     tables: ToldTables
     runner: FakeRunner
     seen_by_workers: Tables
+    probes: FakeProbes = field(default_factory=FakeProbes)
     group: dict[SessionId, bool] = field(default_factory=dict[SessionId, bool])
     read_to: dict[TableName, int] = field(default_factory=dict[TableName, int])
     dead_letters: list[str] = field(default_factory=list[str])
@@ -211,6 +214,7 @@ class World:
                 configs=configs,
                 limits=limits,
                 log=note,
+                probe_runners=dict.fromkeys(ProbeType, self.probes),
             )
             tasks.create_task(parts.engine.run(), name="timers")
             tasks.create_task(parts.router.run(), name="pauses")

@@ -23,7 +23,10 @@ validation:
     - 5
 """
     expected = [
-        "1:24: pipeline.ownr: `ownr` is not a key here; did you mean `owner`? accepted: id, owner, description",
+        (
+            "1:24: pipeline.ownr: `ownr` is not a key here; did you mean `owner`? accepted: id, owner, description, "
+            "archetype"
+        ),
         (
             "7:9: job.type: must be one of glue, emr, emr-serverless, step-function, databricks, airflow, lambda, "
             'http, command; found the text "glu"; did you mean `glue`?'
@@ -31,7 +34,7 @@ validation:
         "8:15: job.maxRetries: 11 is outside [0,10]",
         (
             "4:28: schedule.trigger.check: must be one of exists, missing, equals, not_equals, gt, gte, lt, lte, in, "
-            'between, matches, age_lt, age_gt; found the text "exsts"; did you mean `exists`?'
+            'between, matches, age_lt, age_gt, passes; found the text "exsts"; did you mean `exists`?'
         ),
         "12:7: validation.rules[1]: must be a mapping; found the number 5",
         '3:13: schedule.timezone: the text "Europe/Berln" is not a time zone; did you mean `Europe/Berlin`?',

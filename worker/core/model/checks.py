@@ -29,6 +29,7 @@ class Operator(StrEnum):
     MATCHES = "matches"
     AGE_LT = "age_lt"
     AGE_GT = "age_gt"
+    PASSES = "passes"  # an evaluator's verdict: its field `status` is PASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ COMPARISONS: Mapping[Operator, Judge] = {
     Operator.IN: _is_one_of,
     Operator.BETWEEN: _is_between,
     Operator.MATCHES: _matches,
+    Operator.PASSES: _equals,
 }
 
 
@@ -168,6 +170,7 @@ _WANTED: Mapping[Operator, str] = {
     Operator.MATCHES: "a full match for {}",
     Operator.AGE_LT: "younger than {}",
     Operator.AGE_GT: "older than {}",
+    Operator.PASSES: "a pass",
 }
 
 

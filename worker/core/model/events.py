@@ -88,6 +88,7 @@ class EventType(StrEnum):
     TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor, a cascade or a person asks for a run that may not begin
     TRIGGER_ACCEPTED = "TRIGGER_ACCEPTED"  # a person starts a run; its rules are evaluated as ever
     UPSTREAM_FAILED = "UPSTREAM_FAILED"  # a run cannot start because a run that it depends on failed
+    PROBE_FAILED = "PROBE_FAILED"  # a probe that runs wait for has no valid result, and its requests fail
     GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
     CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # only after CONFIG_REJECTED
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"

@@ -4,7 +4,7 @@ All rows of a pipeline share the partition `PIPELINE#<id>`; the sort key begins 
 the Lambda edition are kept, so its producers and readers continue to work. A period never contains a `#`. Only parts
 that never contain a `#` follow a part that may contain one (a schedule, a sensor key), so every key can be read back.
 
-Reserved for row kinds of the older generation that are not needed yet: `TRAIT#<type>`, `READINESS`,
+Reserved for row kinds of the older generation that are not needed yet: `READINESS`,
 `REPLAY#<schedule>#<period>` and `LATE#<schedule>#<period>#<millis>#<id>` in a pipeline's partition.
 """
 
@@ -29,6 +29,7 @@ CONFIG_LOG = "CONFIGLOG"  # a partition key
 PIPELINES = "PIPELINES"  # a partition key of the list index
 
 SENSOR = "SENSOR#"
+TRAIT = "TRAIT#"
 TRIGGER = "TRIGGER#"
 DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
@@ -135,6 +136,15 @@ def sensor_sk(key: str) -> str:
 
 def sensor_key_of(sk: str) -> str | None:
     return sk.removeprefix(SENSOR) if sk.startswith(SENSOR) else None
+
+
+def trait_sk(name: str) -> str:
+    """Return the row of a probe's result. The name is the probe's key, with its period if it has one."""
+    return f"{TRAIT}{name}"
+
+
+def trait_name_of(sk: str) -> str | None:
+    return sk.removeprefix(TRAIT) if sk.startswith(TRAIT) else None
 
 
 def trigger_sk(key: RunKey) -> str:

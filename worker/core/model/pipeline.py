@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from worker.core.model.calendars import Exclusion
 from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.ids import PipelineId, ScheduleId
+from worker.core.model.probes import PostRunMonitor, Probe
 from worker.core.model.rules import Group, Json, Rule
 from worker.core.time.cron import Cron
 from worker.core.time.periods import Granularity, Period, date_in_zone
@@ -240,6 +241,7 @@ class PostRun:
     drift_threshold: float = 0
     sensor_timeout: timedelta = timedelta(hours=2)
     evaluation: Evaluation | None = None
+    monitor: PostRunMonitor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +263,13 @@ class Pipeline:
     post_run: PostRun | None = None
     dry_run: bool = False
     archetype: ArchetypeRef | None = None
+    probes: tuple[Probe, ...] = ()
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         return next((schedule for schedule in self.schedules if schedule.id == schedule_id), None)
+
+    def probe(self, key: str) -> Probe | None:
+        return next((probe for probe in self.probes if probe.key == key), None)
 
 
 def local_date(period: Period, schedule: Schedule) -> date:

@@ -13,6 +13,8 @@ from worker.core.time.timestamps import parse_rfc3339
 
 # The data of the sensors, by key. None: the sensor's row exists, but carries no data.
 Sensors: TypeAlias = Mapping[str, Mapping[str, Json] | None]
+# Why a probe has no valid result, by key: it is stale, it failed, or it was not sent yet.
+Absences: TypeAlias = Mapping[str, str]
 
 _MAPS = (dict, Mapping)  # the concrete type first: a check of the abstract one costs as much as a comparison
 _INDEX_DIGITS_MAX = 9
@@ -133,17 +135,20 @@ def leaves(group: Group) -> Iterator[Rule]:
             yield from leaves(member)
 
 
-def evaluate(group: Group, sensors: Sensors, now: datetime) -> GroupResult:
+def evaluate(group: Group, sensors: Sensors, now: datetime, absences: Absences | None = None) -> GroupResult:
     """Evaluate a group on the sensors' data, all at the one instant `now`.
 
-    Every member is evaluated, even if the result is already certain: people want to see everything that is missing.
+    Every member is evaluated, even if the result is already certain: people want to see everything that is missing. A
+    rule on a key in `absences` does not hold, whatever it checks: what the probe would find is unknown.
     """
-    return at_once(evaluate_in_turns(group, sensors, now))
+    return at_once(evaluate_in_turns(group, sensors, now, absences))
 
 
-def evaluate_in_turns(group: Group, sensors: Sensors, now: datetime) -> Generator[None, None, GroupResult]:
+def evaluate_in_turns(
+    group: Group, sensors: Sensors, now: datetime, absences: Absences | None = None
+) -> Generator[None, None, GroupResult]:
     """Evaluate a group as `evaluate` does, and yield whenever other tasks should get a turn."""
-    return _judge_group(group, sensors, now, _Effort())
+    return _judge_group(group, sensors, now, _Effort(absences or {}))
 
 
 def at_once(turns: Generator[None, None, T]) -> T:
@@ -159,6 +164,7 @@ def at_once(turns: Generator[None, None, T]) -> T:
 class _Effort:
     """Counts the pattern steps of one evaluation, in total and since other tasks had a turn."""
 
+    absences: Absences
     total: int = 0
     turn: int = 0
 
@@ -191,6 +197,7 @@ def _judge_group(group: Group, sensors: Sensors, now: datetime, effort: _Effort)
             continue
         data = sensors.get(member.key)
         problem = effort.begin(member, data) if member.check is Operator.MATCHES else None
+        problem = effort.absences.get(member.key, problem) if effort.absences else problem
         if effort.turn and effort.is_turn_over():
             yield
         members.append(RuleResult(member, False, None, now, problem) if problem else evaluate_rule(member, data, now))
@@ -228,6 +235,8 @@ def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) ->
     else:
         verdict = judge_age(check, seen, rule.value, now=now, max_future=rule.max_future)
     problem = verdict.problem and f"{_subject(rule)} is {show(seen)}, {verdict.problem}"
+    if check is Operator.PASSES and not verdict.passed and (why := data.get("reason")):
+        problem = f"{_subject(rule)} is {show(seen)}: {show(why)}"
     return RuleResult(rule, verdict.passed, seen, now, problem)
 
 

@@ -6,7 +6,7 @@ so a value that contains `${…}` is never expanded again.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 VARIABLES = ("DATE", "HOUR", "PIPELINE", "SCHEDULE", "RUN_ID", "ATTEMPT", "PAR_DAY", "PAR_HOUR", "CALLBACK_URL")
 SECRET_PREFIX = "INTERLOCK_"  # noqa: S105 - the prefix of names, not a secret
@@ -34,9 +34,9 @@ def names(text: str) -> Iterator[str]:
     return (match["name"] for match in _REFERENCE.finditer(text) if match["name"] is not None)
 
 
-def unknown_names(text: str) -> list[str]:
+def unknown_names(text: str, known: Container[str] = VARIABLES) -> list[str]:
     """Return the names that are no variable: `${DAET}`."""
-    return [name for name in names(text) if name not in VARIABLES]
+    return [name for name in names(text) if name not in known]
 
 
 def unclosed_names(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.readiness import READINESS_REASON_MAX, RULES_KEPT_MAX, Readiness, ReadinessVerdict
 from worker.core.model.rule_report import RuleReport, missing_of, reports_of, unmet
-from worker.core.model.rules import GroupResult, evaluate_in_turns, keys
+from worker.core.model.rules import Absences, GroupResult, evaluate_in_turns, keys
 from worker.core.model.values import Json
 from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.sensor_match import SensorContent, period_named
@@ -42,12 +42,15 @@ def for_start(
 
 
 def evaluate_rules(
-    pipeline: Pipeline, readings: Mapping[str, SensorReading], attempt: int, now: datetime
+    pipeline: Pipeline,
+    readings: Mapping[str, SensorReading],
+    attempt: int,
+    now: datetime,
+    absences: Absences | None = None,
 ) -> Generator[None, None, RulesHeld | RulesNotHeld]:
     """Evaluate the rules on the readings at the one instant `now`; yield so that other tasks get a turn."""
-    result = yield from evaluate_in_turns(
-        pipeline.rules, {name: reading.data for name, reading in readings.items()}, now
-    )
+    data = {name: reading.data for name, reading in readings.items()}
+    result = yield from evaluate_in_turns(pipeline.rules, data, now, absences)
     saw = {name: reading.content_hash for name, reading in readings.items()}
     if not result.passed:
         return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason, result=result)

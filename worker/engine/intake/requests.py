@@ -37,7 +37,7 @@ class RequestIntake:
     ) -> None:
         self._engine, self._configs, self._commits, self._sensors = engine, configs, commits, sensors
         self._installed, self._clock, self._log = installed, clock, log
-        self._requests, self._runs, self._freshness = Requests(tables), Runs(tables), RerunFreshness(tables)
+        self._requests, self._runs, self._freshness = Requests(tables), Runs(tables), RerunFreshness(tables, clock)
 
     async def handle_rerun(self, key: RunKey, at: datetime | None) -> None:
         """Handle a rerun request as its row is now. `at` None: only the row says when it was written."""

@@ -29,7 +29,8 @@ from worker.store.repos.deployments import Deployments
 from worker.store.repos.installation import InstallTime
 from worker.store.repos.job_log import JOB, OURS, reported_outputs
 from worker.store.repos.pauses import pause_of
-from worker.store.repos.sensors import sensor_of
+from worker.store.repos.probes.traits import trait_of
+from worker.store.repos.sensors import Sensor, sensor_of
 from worker.store.rows import loose_text, texts
 from worker.store.table import Change, ChangeKind, Row, StaleWrite, TableName, Tables
 
@@ -38,6 +39,7 @@ class InputRow(StrEnum):
     """Lists the kinds of rows that producers, people and other systems write, by their key prefix."""
 
     SENSOR = keys.SENSOR
+    TRAIT = keys.TRAIT  # a worker's own row: a probe's result is a sensor to rules and triggers
     CONFIG = keys.CONFIG
     PAUSE = keys.PAUSE
     RERUN_REQUEST = keys.RERUN_REQUEST
@@ -48,7 +50,13 @@ class InputRow(StrEnum):
     RUN = keys.TRIGGER  # a worker's own row: the end of a run matters to those that depend on it
 
 
-_PREFIXES: Final = (InputRow.SENSOR, InputRow.RERUN_REQUEST, InputRow.CANCEL_REQUEST, InputRow.TRIGGER_REQUEST)
+_PREFIXES: Final = (
+    InputRow.SENSOR,
+    InputRow.TRAIT,
+    InputRow.RERUN_REQUEST,
+    InputRow.CANCEL_REQUEST,
+    InputRow.TRIGGER_REQUEST,
+)
 _ENDED: Final = frozenset({Status.COMPLETED.value, Status.FAILED_FINAL.value})
 _WHOLE_KEYS: Final = (InputRow.CONFIG, InputRow.PAUSE)
 
@@ -119,6 +127,7 @@ class Router:
         self._deployments = Deployments(tables)
         self._handlers: Mapping[InputRow, RowHandler] = {
             InputRow.SENSOR: self._sensor_written,
+            InputRow.TRAIT: self._trait_written,
             InputRow.CONFIG: self._config_deployed,
             InputRow.PAUSE: self._pause_changed,
             InputRow.RERUN_REQUEST: self._rerun_requested,
@@ -166,6 +175,16 @@ class Router:
             return
         written_at = change.at if self._installed.is_news(change.at) else None
         await self._sensors.handle(version, ObservedSensor(sensor=sensor, at=change.at, written_at=written_at))
+
+    async def _trait_written(self, change: Change, image: Row) -> None:
+        """Handle a probe's result like a sensor that was written when its content changed."""
+        trait = trait_of(image)
+        version = await self._configs.current(_pipeline_of(change))
+        if version is None or trait is None or trait.data is None or trait.changed_at is None:
+            return
+        sensor = Sensor(trait.name, trait.data)
+        seen = ObservedSensor(sensor=sensor, at=trait.changed_at, written_at=trait.changed_at, is_trait=True)
+        await self._sensors.handle(version, seen)
 
     # --- configurations and pauses ------------------------------------------------------------------------------------
 

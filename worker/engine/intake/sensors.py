@@ -38,7 +38,7 @@ from worker.core.run.sensor_match import (
 from worker.core.run.state import Run, State
 from worker.core.schedule.period_range import OutOfRange, out_of_range, wrong_grain
 from worker.core.time.local_time import wall_at
-from worker.core.time.periods import Period
+from worker.core.time.periods import Period, split_key
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.engine.commits import Commits
 from worker.engine.content_hashes import hash_of
@@ -52,6 +52,7 @@ from worker.store.repos.deferred_signals import DeferredSignal, DeferredSignals
 from worker.store.repos.deletions import Deletions
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Mark, Marks, move_write
+from worker.store.repos.probes.traits import ProbeTraits
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
@@ -69,13 +70,15 @@ class ObservedSensor:
     """Holds a sensor that was written or read again. `written_at` is None if the time is unknown.
 
     A missing run is created only if `may_begin` returns True for it; None allows every run. With `is_look`, the row was
-    read, which does not show when it was written; `at` is then the time of the read.
+    read, which does not show when it was written; `at` is then the time of the read. With `is_trait`, it is the result
+    of a probe.
     """
 
     sensor: Sensor
     at: datetime
     written_at: datetime | None
     is_look: bool = False
+    is_trait: bool = False
     origin: Origin = Origin.SENSOR
     may_begin: MayBegin | None = None
 
@@ -85,13 +88,13 @@ class SensorIntake:
 
     def __init__(self, tables: Tables, engine: Engine, commits: Commits, clock: Clock, log: Log) -> None:
         self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
-        self._dry_runs, self._sensing, self._tables = DryRuns(tables), SensorReader(tables), tables
+        self._dry_runs, self._sensing, self._tables = DryRuns(tables), SensorReader(tables, clock), tables
         self._engine, self._commits, self._clock, self._log = engine, commits, clock, log
-        self._deferred, self._deletions = DeferredSignals(tables), Deletions(tables)
+        self._deferred, self._deletions, self._traits = DeferredSignals(tables), Deletions(tables), ProbeTraits(tables)
 
     async def handle(self, version: Version, seen: ObservedSensor) -> None:
-        """Handle a sensor of a pipeline. Safe to repeat."""
-        row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
+        """Handle a sensor of a pipeline, or a probe's result. Safe to repeat."""
+        row = await self._row(version.pipeline, seen)
         if row is None:
             return
         started: set[RunKey] = set()
@@ -102,6 +105,15 @@ class SensorIntake:
                 started |= await self._signal(version, schedule, said, seen, image_at)
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
+
+    async def _row(self, pipeline: Pipeline, seen: ObservedSensor) -> Sensor | None:
+        if not seen.is_trait:
+            return await self._sensors.get(pipeline.id, seen.sensor.key)
+        key, period = split_key(seen.sensor.key)
+        trait = await self._traits.get(pipeline.id, key, period)
+        if trait is None or trait.data is None or pipeline.probe(key) is None:
+            return None
+        return Sensor(trait.name, trait.data) if trait.is_valid(self._clock.now()) else None
 
     async def resume(self, version: Version, held: DeferredSignal) -> None:
         """Handle a sensor that a pause held back as if just delivered; keep it until its run exists."""
@@ -277,10 +289,11 @@ class SensorIntake:
         run = await self._runs.load(key)
         if run is None and await self._dry_runs.load(key) is None:
             return
-        readings = await self._sensing.read(key, post_run_sensors(pipeline))
+        read = await self._sensing.read(key, pipeline, post_run_sensors(pipeline))
         # The rules are checked on the content that was written, even if the row names another period by now.
-        data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
-        result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
+        data = {each: reading.data for each, reading in read.seen.items()} | {name: said.data}
+        absences = {each: why for each, why in read.absences.items() if each != name}
+        result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now(), absences))
         fact = PostRunSeen(
             sensor_key=said.key,
             content_hash=await hash_of(said.data),
@@ -295,6 +308,21 @@ class SensorIntake:
         await self._engine.handle(key, fact)
         if not await self._is_settled(key, fact):
             raise RetryLater(f"{key} moved on while {said.key} was compared with its baseline; try again")
+        if seen.is_trait and isinstance(run, Run) and run.state is State.COMPLETED:
+            await self._keep_first(key, name, said)
+
+    async def _keep_first(self, key: RunKey, name: str, said: SensorContent) -> None:
+        """Make the first result of a probe after a success the baseline, unless the job was started on one.
+
+        Raises `StaleWrite` if another worker was first.
+        """
+        mark = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
+        before = mark.data if mark else dict[str, Json]()
+        if name not in before:
+            data = {**before, name: dict(said.data)}
+            await self._tables.commit(
+                move_write(key.pipeline, keys.baseline_mark_sk(key), mark, data, self._clock.now())
+            )
 
     async def _is_settled(self, key: RunKey, fact: PostRunSeen) -> bool:
         """Return whether the fact was decided on. If not, the comparison is outdated."""

@@ -24,7 +24,9 @@ from worker.jobs.runner import always
 from worker.net.aws_sessions import session_of_loop
 from worker.net.sockets import open_socket
 
-Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "s3", "secretsmanager"]
+Service: TypeAlias = Literal[
+    "glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "s3", "secretsmanager", "dynamodb", "athena"
+]
 
 # How far back to look for a lost start: longer than a run waits for its job, short enough to keep lists short.
 LOOK_BACK: Final = timedelta(days=2)

@@ -10,14 +10,15 @@ from worker.operations.explain.explanation import Condition
 from worker.store.repos.sensors import Sensor
 
 
-def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> Condition:
+def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None, note: str = "") -> Condition:
+    """Describe one rule. `note` describes the result of a probe, which the rule was evaluated on."""
     rule = result.rule
     return Condition(
         subject=f"{rule.key}.{rule.field}" if rule.field else rule.key,
         passed=result.passed,
         seen=result.seen,
         wanted=result.wanted,
-        reason=result.reason,
+        reason=f"{result.reason} ({note})" if note and sensor is not None else result.reason,
         sensor=None if sensor is None else sensor.key,
         changed_at=None if sensor is None else changed_at(sensor.data),
         is_news=None if run is None or sensor is None else _is_news(rule.key, sensor, run),
@@ -36,10 +37,13 @@ def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
     return sensor.content_hash != started_on and not is_over
 
 
-def conditions_of(result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None) -> Iterator[Condition]:
+def conditions_of(
+    result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None, notes: Mapping[str, str]
+) -> Iterator[Condition]:
     """Yield every rule of the group and of its nested groups, in the order they are written."""
     for member in result.members:
         if isinstance(member, GroupResult):
-            yield from conditions_of(member, sensors, run)
+            yield from conditions_of(member, sensors, run, notes)
         else:
-            yield condition_of(member, sensors.get(member.rule.key), run)
+            key = member.rule.key
+            yield condition_of(member, sensors.get(key), run, notes.get(key, ""))

@@ -6,6 +6,7 @@ from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey, signal_mark_sk
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
+from worker.core.probes.trait import describe
 from worker.core.run.evaluation import required_sensors
 from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
@@ -16,9 +17,9 @@ from worker.operations.explain.upstream_gates import UpstreamsSeen, UpstreamView
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
+from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.requests import Requests
 from worker.store.repos.runs import Runs
-from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Tables
 
@@ -38,7 +39,8 @@ class SnapshotLoader:
         run = await self.run(key, version.pipeline)
         applied = await self._applied(version, run)
         schedule = schedule_of(applied.pipeline, key.schedule)
-        sensors = Sensors(self._tables)
+        names = required_sensors(applied.pipeline, schedule)
+        inputs = await read_rule_inputs(self._tables, applied.pipeline, names, key.period, now)
         return RunSnapshot(
             key=key,
             now=now,
@@ -48,7 +50,9 @@ class SnapshotLoader:
             pause=await Pauses(self._tables).load(key.pipeline),
             run=run,
             request=await Requests(self._tables).rerun_of(key),
-            sensors=await sensors.read(key.pipeline, required_sensors(applied.pipeline, schedule), key.period),
+            sensors=inputs.sensors,
+            absences=inputs.absences,
+            probes={name: describe(trait, now) for name, trait in inputs.traits.items()},
             consumed=await self._consumed(key, schedule),
             watch=await SlaWatches(self._tables).load(key),
             timing=await self._timing(key, schedule),

@@ -3,7 +3,7 @@
 For example: `write orders.count >= 1000 for …`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -25,21 +25,29 @@ _SIGNS = {
     Operator.BETWEEN: "within",
     Operator.MATCHES: "so that it matches",
     Operator.NOT_EQUALS: "as anything but",
+    Operator.PASSES: "=",
 }
 
 
-def smallest_changes(result: GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
-    """Return all changes that make the group hold; of alternatives, those with the fewest changes."""
+def smallest_changes(
+    result: GroupResult, period: Period, zone: ZoneInfo, probes: Container[str] = ()
+) -> tuple[str, ...]:
+    """Return all changes that make the group hold; of alternatives, those with the fewest changes.
+
+    Nobody writes the results of `probes`: what they ask must change.
+    """
     if result.passed:
         return ()
-    options = [_changes_of(member, period, zone) for member in result.members if not member.passed]
+    options = [_changes_of(member, period, zone, probes) for member in result.members if not member.passed]
     return tuple(change for chosen in _cheapest(options, _missing(result)) for change in chosen)
 
 
-def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
+def change_for(result: RuleResult, period: Period, zone: ZoneInfo, probes: Container[str] = ()) -> str:
     """Return the change that makes one failing rule hold."""
     rule = result.rule
     subject = f"{rule.key}.{rule.field}" if rule.field else rule.key
+    if rule.key in probes:
+        return f"wait until probe {rule.key} finds that {subject} is {result.wanted} for {period}"
     match rule.check:
         case Operator.EXISTS:
             return f"write sensor {rule.key} for {period}"
@@ -57,11 +65,13 @@ def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
             return f"write {subject} {_SIGNS[check]} {show(rule.value)} for {period}"
 
 
-def _changes_of(result: RuleResult | GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
+def _changes_of(
+    result: RuleResult | GroupResult, period: Period, zone: ZoneInfo, probes: Container[str]
+) -> tuple[str, ...]:
     if isinstance(result, GroupResult):
         # A group that no change of data can satisfy must not look like one that needs no change.
-        return smallest_changes(result, period, zone) or (f"correct the rules: {result.reason}",)
-    return (change_for(result, period, zone),)
+        return smallest_changes(result, period, zone, probes) or (f"correct the rules: {result.reason}",)
+    return (change_for(result, period, zone, probes),)
 
 
 def _missing(result: GroupResult) -> int:

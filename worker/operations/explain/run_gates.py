@@ -5,6 +5,7 @@ from dataclasses import replace
 from worker.core.model.rules import evaluate
 from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.model.sla_times import times_for_run
+from worker.core.probes.standing import monitored_until
 from worker.core.run.context import limits
 from worker.core.run.state import (
     AfterStop,
@@ -109,6 +110,9 @@ def _ended(sight: RunSnapshot, ended: Run) -> GateFinding:
     at = moment(ended.since, sight.schedule.zone)
     how = ENDS.get(ended.outcome, status_word(ended)) if ended.outcome else status_word(ended)
     why = f": {ended.reason}" if ended.reason else ""
+    until = monitored_until(sight.pipeline, ended)
+    if until is not None and sight.now < until:
+        why += f"; monitoring its results until {moment(until, sight.schedule.zone)}"
     finding = is_closed(Gate.RUN, f"{how} at {at} (attempt {ended.attempt}){why}", _again(sight, ended))
     return replace(finding, advice=f"Use `{_command(sight, ended)}` to run it again.")
 
@@ -151,13 +155,14 @@ def _rehearsal(sight: RunSnapshot, rehearsal: DryRun) -> GateFinding:
 
 def rules(sight: RunSnapshot) -> GateFinding:
     sensors = {name: sensor.data for name, sensor in sight.sensors.items()}
-    result = evaluate(sight.pipeline.rules, sensors, sight.now)
-    conditions = tuple(conditions_of(result, sight.sensors, sight.own_run))
+    result = evaluate(sight.pipeline.rules, sensors, sight.now, sight.absences)
+    conditions = tuple(conditions_of(result, sight.sensors, sight.own_run, sight.probes))
     if is_under_way(sight):
         return is_open(Gate.RULES, f"passed when the job started; now {result.reason}", conditions)
     if result.passed:
         return is_open(Gate.RULES, result.reason, conditions)
-    changes = smallest_changes(result, sight.key.period, sight.schedule.zone)
+    probes = {probe.key for probe in sight.pipeline.probes}
+    changes = smallest_changes(result, sight.key.period, sight.schedule.zone, probes)
     return is_closed(Gate.RULES, result.reason, *changes, conditions=conditions)
 
 

@@ -43,7 +43,8 @@ class ConsumedSensor:
 class RunSnapshot:
     """Holds the state of one run. `sensors` are those of trigger and rules, by the name used there.
 
-    Each sensor has the key under which it is stored.
+    Each sensor has the key under which it is stored. The valid result of a probe is one of them. `absences` says why a
+    probe has none, and `probes` describes the results that are stored.
     """
 
     key: RunKey
@@ -55,6 +56,8 @@ class RunSnapshot:
     run: AnyRun | None = None
     request: RerunRequest | None = None  # the last one, answered or not
     sensors: Mapping[str, Sensor] = field(default_factory=dict[str, Sensor])
+    absences: Mapping[str, str] = field(default_factory=dict[str, str])
+    probes: Mapping[str, str] = field(default_factory=dict[str, str])
     consumed: ConsumedSensor | None = None
     watch: SlaWatch | None = None
     timing: ScheduleTiming | None = None  # of a schedule that cron starts

@@ -180,12 +180,14 @@ def trigger(sight: RunSnapshot) -> GateFinding:
         return is_open(Gate.TRIGGER, f"the run exists, so {wanted.rule.key} is no longer needed")
     sensor = sight.sensors.get(wanted.rule.key)
     result = evaluate_rule(wanted.rule, None if sensor is None else sensor.data, sight.now)
+    if absent := sight.absences.get(wanted.rule.key):
+        result = RuleResult(wanted.rule, passed=False, seen=None, at=sight.now, problem=absent)
     if not result.passed and wanted.match is Match.PREFIX:
         listing = f"interlock sensor list {sight.key.pipeline} --prefix {wanted.rule.key}"
         return is_unknown(
             Gate.TRIGGER, f"any sensor whose key begins with {wanted.rule.key} starts it: see `{listing}`"
         )
-    conditions = (condition_of(result, sensor, None),)
+    conditions = (condition_of(result, sensor, None, sight.probes.get(wanted.rule.key, "")),)
     problem = (_given_up(sight) or result.reason) if not result.passed else _not_about(sight, sensor)
     if problem is None:
         return is_open(Gate.TRIGGER, f"{result.reason}; a worker creates the run when it reads the sensor", conditions)
@@ -194,7 +196,8 @@ def trigger(sight: RunSnapshot) -> GateFinding:
 
 def _write(sight: RunSnapshot, result: RuleResult) -> str:
     if not result.passed:
-        return change_for(result, sight.key.period, sight.schedule.zone)
+        probes = {probe.key for probe in sight.pipeline.probes}
+        return change_for(result, sight.key.period, sight.schedule.zone, probes)
     return f"write sensor {result.rule.key}#{sight.key.period}"
 
 

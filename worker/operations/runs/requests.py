@@ -10,6 +10,7 @@ from typing import Final
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.decision import Decision
 from worker.core.run.facts import CancelRequested, NewRun, Origin, RerunRequested, RunTriggered, TriggerRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
@@ -280,6 +281,11 @@ class RunRequests:
         pause, deletion = await Pauses(self._tables).load(key.pipeline), await Deletions(self._tables).load(key)
         return forecast(None, pipeline, schedule, fact, now, pause=pause, deletion=deletion)
 
+    async def _is_fresh(
+        self, key: RunKey, run: Run | ForeignRun | None, pipeline: Pipeline, schedule: Schedule
+    ) -> bool:
+        return await RerunFreshness(self._tables, self._clock).of(key, run, pipeline, schedule)
+
     async def _foresee_rerun(
         self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: RerunSpec, now: datetime
     ) -> Forecast:
@@ -292,7 +298,7 @@ class RunRequests:
             birth=_NOT_MADE,
             identity=self._new_id(),
             reason=wish.reason,
-            is_fresh=wish.reason == REPLAY or await RerunFreshness(self._tables).of(key, run, pipeline, schedule),
+            is_fresh=wish.reason == REPLAY or await self._is_fresh(key, run, pipeline, schedule),
             supersede=wish.supersede,
         )
         if pipeline.dry_run and not _is_active(run):

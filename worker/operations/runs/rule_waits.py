@@ -7,8 +7,8 @@ from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
 from worker.core.model.readiness import ReadinessVerdict
 from worker.core.model.rules import GroupResult, evaluate
+from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.readiness import ReadinessRows
-from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
 
@@ -16,7 +16,7 @@ class RuleWaits:
     """Evaluates the rules of waiting runs. It caches configurations, because many runs share one."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables, self._sensors, self._configs = tables, Sensors(tables), PipelineVersions(tables)
+        self._tables, self._configs = tables, PipelineVersions(tables)
         self._readiness = ReadinessRows(tables)
 
     async def of(self, key: RunKey, config_hash: str, now: datetime) -> str:
@@ -41,9 +41,9 @@ class RuleWaits:
         from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
 
         names = required_sensors(version.pipeline, schedule)
-        sensors = await self._sensors.read(key.pipeline, names, key.period)
-        data = {name: sensor.data for name, sensor in sensors.items()}
-        return waits_for_rules(evaluate(version.pipeline.rules, data, now))
+        read = await read_rule_inputs(self._tables, version.pipeline, names, key.period, now)
+        data = {name: sensor.data for name, sensor in read.sensors.items()}
+        return waits_for_rules(evaluate(version.pipeline.rules, data, now, read.absences))
 
 
 def waits_for_rules(result: GroupResult) -> str:

@@ -1,0 +1,85 @@
+"""Standing probes: which are sent although no run waits, for which period, and how often."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.probes import Probe, ProbeRun
+from worker.core.model.rules import keys
+from worker.core.model.sla_times import trigger_deadline_at
+from worker.core.run.state import Run, State
+from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Granularity, Period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingProbe:
+    """StandingProbe: a probe to send for a period, at most every `every`."""
+
+    schedule: Schedule
+    period: Period
+    probe: Probe
+    every: timedelta
+
+
+def has_standing_probes(pipeline: Pipeline) -> bool:
+    return is_monitored(pipeline) or any(probe.run is ProbeRun.ALWAYS for probe in pipeline.probes)
+
+
+def is_monitored(pipeline: Pipeline) -> bool:
+    return pipeline.post_run is not None and pipeline.post_run.monitor is not None
+
+
+def always_probes(pipeline: Pipeline, now: datetime) -> Iterator[StandingProbe]:
+    """Yield the `always` probes of now: in their hours, and before the deadline of their trigger."""
+    for probe in pipeline.probes:
+        if probe.run is not ProbeRun.ALWAYS:
+            continue
+        if probe.active_hours and not probe.active_hours.includes(now, pipeline.schedules[0].zone):
+            continue
+        for schedule in _asking(pipeline, probe):
+            period = current_period(schedule, now)
+            deadline_at = trigger_deadline_at(schedule, period)
+            if deadline_at is None or now < deadline_at:
+                yield StandingProbe(schedule=schedule, period=period, probe=probe, every=probe.every)
+
+
+def _asking(pipeline: Pipeline, probe: Probe) -> Iterable[Schedule]:
+    """Return the schedules that the probe triggers; if it triggers none, the first stands for all."""
+    triggered = [each for each in pipeline.schedules if each.trigger and each.trigger.rule.key == probe.key]
+    return triggered or pipeline.schedules[:1]
+
+
+def current_period(schedule: Schedule, now: datetime) -> Period:
+    """Return the period that data of now is for: the day, or the hour, in the schedule's zone."""
+    if schedule.grain is Granularity.HOURLY:
+        wall = wall_at(now, schedule.hour_zone)
+        return Period(wall.date(), wall.hour)
+    return Period(wall_at(now, schedule.zone).date())
+
+
+def monitored_until(pipeline: Pipeline, run: Run) -> datetime | None:
+    """Return until when the probes of the post-run rules are sent for a run; None if they are not."""
+    monitor = pipeline.post_run.monitor if pipeline.post_run else None
+    if monitor is None or run.state is not State.COMPLETED:
+        return None
+    return run.since + monitor.lasts
+
+
+def post_run_probes(
+    pipeline: Pipeline, schedule: Schedule, runs: Iterable[Run], now: datetime
+) -> Iterator[StandingProbe]:
+    """Yield the probes of the post-run rules for every run that is being monitored."""
+    post_run = pipeline.post_run
+    if post_run is None or post_run.monitor is None:
+        return
+    named = set(keys(post_run.rules))
+    for run in runs:
+        until = monitored_until(pipeline, run)
+        if until is None or now >= until:
+            continue
+        for probe in pipeline.probes:
+            if probe.key in named:
+                every = post_run.monitor.every
+                yield StandingProbe(schedule=schedule, period=run.key.period, probe=probe, every=every)
