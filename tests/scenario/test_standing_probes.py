@@ -42,7 +42,7 @@ async def standing(world: World, worker: Worker, *, holds: bool = True) -> Async
         world.clock,
         spawn=worker.engine.spawn_probe,
         holds=lambda _: holds,
-        log=lambda *_: None,
+        log=lambda _event, _facts: None,
     )
     task = asyncio.get_running_loop().create_task(probes.run())
     try:

@@ -171,7 +171,8 @@ def _filled(settings: Case) -> Case:
 
 
 def _shown(times: SlaTimes) -> dict[str, object]:
-    return {"warningAt": times.warning_at and _text(times.warning_at), "breachAt": _text(times.breach_at)}
+    breach_at = times.breach_at and _text(times.breach_at)
+    return {"warningAt": times.warning_at and _text(times.warning_at), "breachAt": breach_at}
 
 
 def _now(raw: Case) -> datetime:

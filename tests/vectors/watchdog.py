@@ -144,7 +144,9 @@ async def _timers(tables: SqliteTables) -> list[tuple[str, str]]:
     for row in rows:
         named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
         watch = await SlaWatches(tables).load(named[1]) if named else None
-        if watch is None or watch.verdict is not None or watch.arrived_at is not None or watch.warning_at is None:
+        if watch is None or watch.verdict is not None or watch.arrived_at is not None:
+            continue
+        if watch.warning_at is None or watch.breach_at is None:
             continue
         name = f"{watch.key.pipeline}-{watch.key.schedule}-{watch.key.period}"
         found.append((f"{name}-sla-warning", format_rfc3339(watch.warning_at)))

@@ -24,6 +24,9 @@ LOUD: Final = frozenset(
         "schedule.passed",
         "target.closed",
         "clock.stepped",
+        "probe.failed",
+        "probe.delayed",
+        "task.troubled",
     }
 )
 

@@ -34,6 +34,7 @@ def test_every_run_ended_before_now_and_has_its_events_in_order(now: datetime) -
         assert all(event.detail["demo"] is True and event.at <= now for event in each.events)
         assert len({event.id for event in each.events}) == len(each.events)
         if each.watch is not None and each.watch.verdict is Verdict.MET:
+            assert each.watch.breach_at is not None
             assert run.since <= each.watch.breach_at
 
 

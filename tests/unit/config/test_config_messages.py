@@ -25,7 +25,7 @@ def _in_job(text: str) -> str:
             "@",
             (
                 "must be a mapping; found nothing; the file is empty; accepted: pipeline, extends, job, schedule, "
-                "schedules, exclusions, calendars, sla, validation, postRun, dryRun"
+                "schedules, exclusions, calendars, sla, validation, probes, postRun, dryRun"
             ),
         ),
         ("@" + JOB + TRIGGER, "pipeline.id: is required: the name of the pipeline"),
