@@ -34,7 +34,7 @@ def test_a_look_costs_what_is_due_however_many_schedules_there_are() -> None:
     few, many = run(cost_of_a_pass(resting=10)), run(cost_of_a_pass(resting=150))
 
     assert few == many
-    assert many["written"] <= DUE * 5
+    assert many["written"] <= DUE * 6  # one of them: the first result of the rules, which readers show
     assert many["read"] <= DUE * 10
 
 

@@ -25,6 +25,7 @@ UNKNOWN_PIPELINES = [
     ["explain", "ordres"],
     ["explain", "ordres", PERIOD],
     ["history", "ordres"],
+    ["probe", "list", "ordres"],
     ["history", "ordres", PERIOD],
     ["history", "ordres", PERIOD, "--schedule", "stream"],
     ["events", "--pipeline", "ordres"],

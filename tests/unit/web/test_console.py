@@ -440,7 +440,7 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         ("/pipelines/orders-daily", 16, 110),
         ("/pipelines", 32, 480),
         ("/", 220, 520),
-        ("/events", 60, 140),
+        ("/events", 64, 140),
         ("/workers", 4, 10),
         ("/deadletters", 4, 10),
     ],
