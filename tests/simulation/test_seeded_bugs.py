@@ -23,7 +23,7 @@ FIRST_SEED: Mapping[Bug, int] = {
     adopt_by_one_index_read: 4,
     judge_by_the_time_only: 14,
     rerun_for_each_upstream: 10,
-    forget_what_changed_while_the_job_ran: 4,
+    forget_what_changed_while_the_job_ran: 28,
 }
 
 
