@@ -137,6 +137,8 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
         Call("states:DescribeExecution", "states/machine"),
         Call("emr-serverless:GetJobRun", "emr-serverless/application"),
         Call("glue:GetJob", "glue/crawler"),
+        # Probes and workers have this one on buckets, and nobody on objects.
+        Call("s3:ListBucket", "archive/objects"),
     ],
 )
 def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozenset[str] | None) -> None:

@@ -101,10 +101,13 @@ def statements_of(held: Iterable[str]) -> list[Statement]:
     return [each for duty in sorted({"everyone", *held, *jobs}) for each in statements(duty)]
 
 
+def _of_all_roles() -> list[Statement]:
+    return [*statements_of(duties()), *statements_of(WEB_OPERATOR)]
+
+
 def allowed() -> frozenset[str]:
     """All actions of the task roles, whichever duty they are for."""
-    every = (*statements_of(duties()), *statements_of(WEB_OPERATOR))
-    return frozenset[str]().union(*(each.actions for each in every))
+    return frozenset[str]().union(*(each.actions for each in _of_all_roles()))
 
 
 def not_allowed(heard: Iterable[Heard]) -> list[str]:
@@ -118,10 +121,11 @@ def not_allowed(heard: Iterable[Heard]) -> list[str]:
 
 def _is_allowed(heard: Heard) -> bool:
     if heard.duties is None:
-        of_jobs = [each for each in statements("jobs") if heard.call.action in each.actions]
-        is_of_others = heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
-        # Of a job's call it is known what it is about, too.
-        return any(each.allows(heard.call) for each in of_jobs) if of_jobs and heard.call.on else is_of_others
+        is_of_jobs = any(heard.call.action in each.actions for each in statements("jobs"))
+        if is_of_jobs and heard.call.on:
+            # Of a job's call it is known what it is about, too. Probes read as workers do, so any role may name it.
+            return any(each.allows(heard.call) for each in _of_all_roles())
+        return heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
     return any(each.allows(heard.call) for each in statements_of(heard.duties))
 
 
