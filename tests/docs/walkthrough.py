@@ -23,6 +23,7 @@ _VARYING: Final = (
     (re.compile(r"\bil-[0-9a-f]{40}\b"), "TOKEN"),
     (re.compile(r"\b[0-9a-f]{12,16}\b"), "ID"),
     (re.compile(r"\b(\d+h )?(\d+m )?\d+(\.\d+)?(ms|s|m|h)\b"), "DURATION"),
+    (re.compile(r"\b\d+\.\d s\b"), "DURATION"),
     (re.compile(r"\b(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"), "WEEKDAY"),
     (re.compile(r"\s+"), " "),
 )
