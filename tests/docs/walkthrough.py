@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -145,9 +145,10 @@ class _Steps:
         return self._worker
 
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-        self._shell.close()
+        """End the worker and the shell, each of them even if the end of the other fails."""
+        with closing(self._shell):
+            if self._worker is not None:
+                self._worker.close()
 
 
 @contextmanager
