@@ -1,9 +1,11 @@
 """Probes against evaluators that are slow, huge, not JSON, redirecting, flapping or dying: unknown, never an error."""
 
 import asyncio
+import gc
 import os
 import sqlite3
 import sys
+import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -236,6 +238,19 @@ async def test_a_hostile_program_is_unknown_and_ends_with_the_request(how: str, 
     assert isinstance(answer, ProbeUnknown)
     assert answer.kind == kind
     assert SECRET not in answer.reason
+
+
+def test_a_program_that_is_killed_has_ended_before_the_request_does() -> None:
+    async def ask_and_stop() -> None:
+        probes = CommandProbes(SECRETS, {"PATH": os.environ["PATH"]})
+        await asked(probes, a_program("slow", timeout=timedelta(seconds=0.5)))
+
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        asyncio.run(ask_and_stop())  # the loop ends at once: nothing can wait for the process later
+        gc.collect()
+
+    assert [str(complaint.message) for complaint in complaints] == []
 
 
 async def test_a_program_that_does_not_exist_is_unknown() -> None:

@@ -20,6 +20,7 @@ from worker.runtime.json_bytes import from_json, to_json
 
 OUTPUT_BYTES_MAX: Final = 65_536
 _STDERR_BYTES_MAX: Final = 4_096
+_REAPED_WITHIN_S: Final = 5.0
 
 
 class CommandProbes:
@@ -62,6 +63,9 @@ class CommandProbes:
             # Also what it left behind, and also if the time limit ended the request.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(program.pid, SIGKILL)
+            with suppress(TimeoutError):  # so that no ended process is left behind, nor its watcher
+                async with asyncio.timeout(_REAPED_WITHIN_S):
+                    await program.wait()
             transport.close()  # with its pipes: what was not read is lost
         return _read(output, code, complaints, filling, is_cut=is_cut)
 
