@@ -67,7 +67,8 @@ class StandingProbes:
                 await self.tick()
             except RetryLater as problem:
                 self._log("probe.delayed", {"problem": str(problem)})
-            await self._clock.sleep(TICK_S)
+            # Without a standing probe, only a configuration can bring one.
+            await self._clock.sleep(TICK_S if self._pipelines or self._due else FOLLOW_EVERY.total_seconds())
 
     # --- the index ----------------------------------------------------------------------------------------------------
 
