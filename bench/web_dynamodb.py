@@ -35,6 +35,7 @@ from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import watch_to_row
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import LISTS, Row, TableName, query_all
+from worker.web.console.events_page import FILTERS
 from worker.web.live.mirror import Mirror
 from worker.web.live.polled_source import PolledNews
 
@@ -50,7 +51,7 @@ VIEWS: Final = {
     "/timeline": 0.0,
     f"/pipelines/{name_of(SHOWN)}": 54.0,
     "RUN": 38.0,
-    "/events": 27.0,
+    "/events": 0.5 * len(FILTERS[""][1]),  # half a unit for each type
     "/workers": 8.0,
     "/deadletters": 1.0,
 }

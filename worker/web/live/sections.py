@@ -94,19 +94,22 @@ class AttentionFinder:
         slices = Slices(self._clock)
         taken: set[str] = set()
         urgent: dict[str, AttentionKind] = {}
+        urgent_pipelines: set[str] = set()
         shown: dict[AttentionKind, list[NamedRun]] = {}
         totals: dict[AttentionKind, int] = {}
         stuck = await self._stuck(mirror, slices, now)
         for kind, (source, choose) in _candidates(mirror, stuck, now).items():
-            left: list[_Candidate] = []
+            first, total = list[_Candidate](), 0
             async for some in slices.portions(list(source), PORTION):
-                left += [each for each in choose(some) if each[1].key not in taken]
-            async for portion in slices.portions(left, PORTION):
-                taken.update([each[1].key for each in portion])
-            first = nsmallest(SHOWN_MAX, left, key=itemgetter(0))
-            shown[kind], totals[kind] = [name for _, name in first], len(left)
-            if kind in URGENT:
-                urgent |= dict.fromkeys([name.key for _, name in left], kind)
+                left = [each for each in choose(some) if each[1].key not in taken]
+                if left:
+                    runs = [each[1].key for each in left]
+                    taken.update(runs)
+                    first, total = nsmallest(SHOWN_MAX, [*first, *left], key=itemgetter(0)), total + len(left)
+                    if kind in URGENT:
+                        urgent |= dict.fromkeys(runs, kind)
+                        urgent_pipelines.update([each[1].pipeline for each in left])
+            shown[kind], totals[kind] = [name for _, name in first], total
             await slices.rest()
         return Attention(
             sections={
@@ -115,7 +118,7 @@ class AttentionFinder:
             },
             totals=totals,
             urgent=urgent,
-            urgent_pipelines=frozenset(key.partition("/")[0] for key in urgent),
+            urgent_pipelines=frozenset(urgent_pipelines),
         )
 
     async def _stuck(self, mirror: Mirror, slices: Slices, now: float) -> dict[str, str]:
