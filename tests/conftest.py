@@ -65,6 +65,8 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # Tests leave little that only the collector can free: to look for it less often saves a tenth of the time.
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
