@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli.plan.diff import DifferenceKind, changes
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
 from worker.core.model.rules import Group, Operator, Rule
 from worker.core.schedule.agenda import PlanEntry, Span, agenda, by_day
+from worker.core.schedule.plan_changes import DifferenceKind, changes
 
 ZONES = [ZoneInfo(name) for name in ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")]
 CRONS = ["30 2 * * *", "0 */6 * * *", "15 23 * * 1-5", "0 0 1 * *", "45 1,13 * * *", "*/20 22-23 * * *"]

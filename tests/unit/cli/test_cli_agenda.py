@@ -3,7 +3,6 @@
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
 from worker.cli.plan.view import block_row, change_row
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
@@ -12,6 +11,7 @@ from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleI
 from worker.core.model.rules import Group, Operator, Rule
 from worker.core.schedule.agenda import RUNS_SHOWN_MAX, PlanEntry, Span, agenda, blocks, by_day, unclocked
 from worker.core.schedule.agenda_record import agenda_record
+from worker.core.schedule.plan_changes import DifferenceKind, RunDifference, changes
 
 BERLIN, NEW_YORK, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("UTC")
 GOOD_FRIDAY = Calendar(name="us-market", dates={date(2027, 3, 26): "Good Friday"})

@@ -12,7 +12,6 @@ import typer
 
 from worker.cli.commands.validate import place_and_message
 from worker.cli.plan.archetypes import archetype_changes, show_archetype_changes
-from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
 from worker.cli.plan.view import block_row, change_record, change_row
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
@@ -24,6 +23,8 @@ from worker.config.suggestions import suggest
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.schedule.agenda import Block, PlanEntry, Span, agenda, by_day, unclocked
 from worker.core.schedule.agenda_record import agenda_record
+from worker.core.schedule.plan_changes import DifferenceKind, RunDifference, changes
+from worker.operations.pipelines.plan_texts import counts_text
 
 DAYS_MAX: Final = 366
 FIRST_DAY: Final = date(1970, 1, 2)
@@ -120,7 +121,7 @@ def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -
     else:
         show_archetype_changes(screen, by_archetype, show_all=request.show_all)
         show_changes(screen, found, show_all=request.show_all)
-        screen.line(f"{request.span.first} to {request.span.last}: {_counts_text(counts)}")
+        screen.line(f"{request.span.first} to {request.span.last}: {counts_text(counts)}")
     return 1 if counts or any(each.parts for each in by_archetype) else 0
 
 
@@ -198,18 +199,6 @@ def _counted(found: Iterable[RunDifference], counts: Counter[DifferenceKind]) ->
     for change in found:
         counts[change.kind] += 1
         yield change
-
-
-def _counts_text(counts: Counter[DifferenceKind]) -> str:
-    if not counts:
-        return "no expected run changes"
-    words = {
-        DifferenceKind.ADDED: "added",
-        DifferenceKind.REMOVED: "removed",
-        DifferenceKind.MOVED: "moved",
-        DifferenceKind.DEADLINE: "with new deadlines",
-    }
-    return "runs " + ", ".join(f"{words[kind]}: {counts[kind]:,}" for kind in DifferenceKind if counts[kind])
 
 
 def _style(block: Block) -> str:
