@@ -16,7 +16,7 @@ from worker.core.model.values import Json
 from worker.store.repos import marks
 from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
 from worker.store.repos.marks import Mark, Marks
-from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.repos.pipelines import KeptVersion, Pipelines, StoredConfig
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensor, Sensors, sensor_of
 from worker.store.table import Key, Put, Row, StaleWrite, TableName, Tables, Value, Write
@@ -111,11 +111,13 @@ async def test_a_configuration_that_is_no_text_hides_no_other(tables: Tables) ->
 
 async def test_a_version_never_changes(tables: Tables) -> None:
     store, pipeline = Pipelines(tables), a_pipeline()
-    await store.keep_version(pipeline, "ab12", "first")
+    kept_at = NOW
+    await store.keep_version(pipeline, "ab12", "first", kept_at)
 
-    await store.keep_version(pipeline, "ab12", "second")
+    await store.keep_version(pipeline, "ab12", "second", kept_at + timedelta(days=1))
 
     assert await store.version(pipeline, "ab12") == "first"
+    assert await store.versions(pipeline, 5) == [KeptVersion("ab12", kept_at)]
     assert await store.version(pipeline, "cd34") is None
 
 

@@ -43,7 +43,7 @@ async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
     """Store the version, put it in force, then notify the workers, so that they can find it."""
     version, text = config_hash(pipeline), to_json(pipeline)
     store = Pipelines(tables)
-    await store.keep_version(pipeline.id, version, text)
+    await store.keep_version(pipeline.id, version, text, clock.now())
     await _note(tables, pipeline.id, text, clock)
     await store.put(pipeline.id, text)
     await _tell(tables, clock, pipeline.id, ConfigChange.CHANGED, version)

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from worker.core.errors import Rejected
@@ -107,13 +108,13 @@ class PipelineVersions:
         # Use the hash it was found under: a later release may render, and so hash, the same pipeline differently.
         return self._remember(Version(read.pipeline, version_hash))
 
-    async def persist(self, version: Version) -> None:
-        """Store a version before the first run begins under it, so that it can be found again."""
+    async def persist(self, version: Version, at: datetime | None = None) -> None:
+        """Store a version before the first run begins under it, with the time, so that it can be found again."""
         from worker.config.render import to_json  # noqa: PLC0415  as in `_read`
 
         name = (version.pipeline.id, version.config_hash)
         if name not in self._kept:
-            await self._store.keep_version(*name, to_json(version.pipeline))
+            await self._store.keep_version(*name, to_json(version.pipeline), at)
             _bounded(self._kept).add(name)
 
     async def remembered(self, pipeline: PipelineId) -> Remembered:

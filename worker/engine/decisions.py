@@ -229,7 +229,7 @@ class Decisions:
     async def _record(self, asked: _Question, decision: Decision) -> Decided:
         after = evolve(asked.run, decision, asked.now, self._session)
         if any(isinstance(effect, Create | Reopen) for effect in decision.effects):
-            await self._configs.persist(asked.version)
+            await self._configs.persist(asked.version, self._clock.now())
         related = await self._related.read(asked.key, decision)
         run, watch = await self._commits.of_run(
             asked.run,

@@ -113,7 +113,7 @@ class DryRunEngine:
         effects = decide(before, version.pipeline, schedule, fact, now, spent=await self._spent(key, fact))
         after = evolve(before, effects, now, self._session)
         if any(isinstance(effect, BeginDryRun) for effect in effects):
-            await self._configs.persist(version)
+            await self._configs.persist(version, self._clock.now())
         run = await self._commits.of_dry_run(before, after, effects, key=key, now=now)
         if run is not None and run.owner == self._session:
             self._arm(run, version.pipeline, schedule)

@@ -202,7 +202,26 @@ async def test_the_page_compares_versions() -> None:
 
         assert re.search(r'<span class="removed">-.*1000</span>', compared)
         assert re.search(r'<span class="added">\+.*1200</span>', compared)
+        assert "no expected run changes" in compared
         assert (await world.get("/pipelines/orders-daily?diff=nothing")).status_code == 404
+
+
+async def test_the_page_shows_what_a_version_changes_in_the_plan() -> None:
+    async with a_console_world() as world:
+        await fill_store(world.tables, days=6)
+        before = await Pipelines(world.tables).get(PipelineId("orders-daily"))
+        assert before is not None
+        assert before.text is not None
+        earlier = before.text.replace('"06:00"', '"07:30"').replace("06:00", "07:30")
+        assert earlier != before.text
+        await Pipelines(world.tables).keep_version(before.pipeline, "a" * 64, earlier, world.clock.now())
+
+        page = (await world.get(f"/pipelines/orders-daily?diff={'a' * 64}")).text
+
+        assert "Effect on the next 14 days" in page
+        assert "runs with new deadlines: 14" in page
+        assert "The first 10 of 14." in page
+        assert re.search(r"due 07:30 \w+ -&gt; .*due 06:00", page)
 
 
 async def test_the_page_shows_charts_and_when_sensors_usually_arrive() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -10,9 +11,11 @@ import pytest
 from tests.support.builders.cli_runs import key_of
 from tests.support.worlds.console import AFTER, YESTERDAY, ConsoleWorld, a_console_world, fill_lineage, fill_store
 from tests.unit.web.test_console import page
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.state import Run
 from worker.operations.pipelines.lineage import Lineage, LineageEdge, LineageNode, LineageRun
 from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
 from worker.web.console.lineage_chart import BOX_HEIGHT, BOX_WIDTH, lineage_chart
 
 
@@ -46,6 +49,17 @@ async def test_runs_below_are_found_whichever_upstream_is_on_the_page(world: Con
 
 async def test_without_a_period_the_newest_run_decides(world: ConsoleWorld) -> None:
     assert "runs that belong to 2027-03-21 the newest" in await page(world, "/lineage/order-facts")
+
+
+async def test_without_declared_edges_those_of_cascades_are_shown_as_seen(world: ConsoleWorld) -> None:
+    runs, name = Runs(world.tables), PipelineId("web-sessions")
+    [run] = [each for each in await runs.of_schedule(name, ScheduleId("stream"), 1) if isinstance(each, Run)]
+    await runs.save(replace(run, path=("raw-events", "clean-events")))
+
+    shown = await page(world, "/lineage/web-sessions")
+
+    assert re.search(rf"web-sessions clean-events seen 1 {run.key.period} clean-events raw-events seen 1", shown)
+    assert 'href="/lineage/web-sessions"' in (await world.get("/pipelines/web-sessions")).text
 
 
 async def test_the_pipeline_page_links_to_the_lineage_if_there_is_one(world: ConsoleWorld) -> None:

@@ -69,7 +69,7 @@ class ConfigChanges:
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
             return None
-        await self._configs.persist(deployed)  # moved deadlines refer to it
+        await self._configs.persist(deployed, self._clock.now())  # moved deadlines refer to it
         await self._move_deadlines(deployed)
         return NewVersion(deployed, known)
 

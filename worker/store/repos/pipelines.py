@@ -7,10 +7,12 @@ not expect.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.core.model import keys
 from worker.core.model.ids import PipelineId
-from worker.store.rows import first_rows, text
+from worker.core.time.timestamps import parse_rfc3339
+from worker.store.rows import first_rows, instant_text, loose_text, text
 from worker.store.table import (
     LISTS,
     Absent,
@@ -35,6 +37,14 @@ class StoredConfig:
 
     pipeline: PipelineId
     text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVersion:
+    """Names a kept version. `kept_at` is None for one that an older release stored."""
+
+    config_hash: str
+    kept_at: datetime | None
 
 
 class Pipelines:
@@ -78,25 +88,36 @@ class Pipelines:
         """Remove a configuration. Its versions and runs stay, as a record of what happened."""
         await self._tables.commit(Delete(TableName.CONTROL, _config_key(pipeline)))
 
-    async def keep_version(self, pipeline: PipelineId, config_hash: str, config: str) -> None:
+    async def keep_version(
+        self, pipeline: PipelineId, config_hash: str, config: str, at: datetime | None = None
+    ) -> None:
         """Store a version before runs are bound to it; an existing one is the same, because its hash is."""
         key = _version_key(pipeline, config_hash)
+        row: Row = {"PK": key.pk, "SK": key.sk, "config": config}
+        if at is not None:
+            row = {**row, "keptAt": instant_text(at)}
         try:
-            await self._tables.commit(Put(TableName.CONTROL, {"PK": key.pk, "SK": key.sk, "config": config}, Absent()))
+            await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
         except StaleWrite:
             return
 
-    async def versions(self, pipeline: PipelineId, limit: int) -> Sequence[str]:
-        """Return the hashes of kept versions, in no order of time; one more than `limit` if there are more."""
+    async def versions(self, pipeline: PipelineId, limit: int) -> Sequence[KeptVersion]:
+        """Return the kept versions in order of their hash; one more than `limit` if there are more."""
         begin = keys.config_version_sk("")
         rows = await first_rows(
             self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=Prefix(begin), limit=limit + 1
         )
-        return [str(row["SK"]).removeprefix(begin) for row in rows]
+        return [kept_version(row) for row in rows]
 
     async def version(self, pipeline: PipelineId, config_hash: str) -> str | None:
         row = await self._tables.get(TableName.CONTROL, _version_key(pipeline, config_hash))
         return None if row is None else text(row, "config")
+
+
+def kept_version(row: Row) -> KeptVersion:
+    """Read the name and time of a version. It never fails: the time is for people only."""
+    config_hash = str(row["SK"]).removeprefix(keys.config_version_sk(""))
+    return KeptVersion(config_hash, parse_rfc3339(loose_text(row, "keptAt")))
 
 
 def _config_key(pipeline: PipelineId) -> Key:

@@ -21,9 +21,10 @@ from worker.operations.redaction import without_secrets
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import RunQueries
-from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.pipelines import KeptVersion, Pipelines, kept_version
 from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.sensors import sensor_of
+from worker.store.rows import optional_instant_text
 from worker.store.table import LISTS
 from worker.web.api.context import Context
 from worker.web.api.parameters import Paging, PipelineName, require_pipeline, require_version, unknown_pipeline
@@ -180,6 +181,15 @@ async def pipeline_versions(
     rows, has_more = await list_rows(context, keys.pipeline_pk(pipeline), prefix, after, query.limit)
     current = await context.versions.current(PipelineId(pipeline))
     in_force = None if current is None else current.config_hash
-    hashes = [str(row["SK"]).removeprefix(prefix) for row in rows]
-    items = [{"type": "version", "pipeline": pipeline, "hash": each, "inForce": each == in_force} for each in hashes]
+    items = [_version_record(pipeline, kept_version(row), in_force) for row in rows]
     return page(request, items, write_cursor(bound, {"after": str(rows[-1]["SK"])}) if has_more else None)
+
+
+def _version_record(pipeline: str, kept: KeptVersion, in_force: str | None) -> dict[str, Json]:
+    return {
+        "type": "version",
+        "pipeline": pipeline,
+        "hash": kept.config_hash,
+        "inForce": kept.config_hash == in_force,
+        "keptAt": optional_instant_text(kept.kept_at),
+    }

@@ -219,6 +219,7 @@ class VersionDocument(ApiModel):
     pipeline: str
     hash: str
     in_force: bool
+    kept_at: datetime | None
 
 
 class RuleReportDocument(ApiModel):

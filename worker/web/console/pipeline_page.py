@@ -20,12 +20,14 @@ from worker.core.schedule.agenda import PlanEntry, Span, agenda
 from worker.core.time.local_time import wall_at
 from worker.operations.pipelines.config_versions import (
     DIFF_LINES_MAX,
-    DiffLine,
+    EFFECT_DAYS,
+    VersionChange,
     config_diff,
     config_text,
     version_lines,
 )
 from worker.operations.pipelines.lookup import suggestion
+from worker.operations.pipelines.seen_edges import seen_edges
 from worker.operations.sensors.cadence import data_text, sensor_lines
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
@@ -131,7 +133,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         version=version,
         problems=deployed.problems if isinstance(deployed, Unusable) else (),
         pause=pause,
-        has_lineage=_has_lineage(console, pipeline, version),
+        has_lineage=bool(seen_edges(runs.runs, now)) or _has_lineage(console, pipeline, version),
         schedule=schedule,
         runs=runs,
         table_rows=TABLE_ROWS,
@@ -154,7 +156,8 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         versions=versions,
         has_more_versions=has_more_versions,
         compared=compared,
-        diff=await _diff(console, pipeline, version, compared),
+        change=await _change(console, pipeline, version, compared),
+        effect_days=EFFECT_DAYS,
         diff_lines_max=DIFF_LINES_MAX,
     )
 
@@ -245,12 +248,12 @@ def _hour_offset(offset: timedelta) -> str:
     return f"+{span(offset)}" if offset >= timedelta() else f"\u2212{span(-offset)}"
 
 
-async def _diff(
+async def _change(
     console: Console, pipeline: PipelineId, version: Version | None, compared: str
-) -> Sequence[DiffLine] | None:
+) -> VersionChange | None:
     if not compared or version is None:
         return None
-    found = await config_diff(console.context.versions, pipeline, compared, version)
+    found = await config_diff(console.context.versions, pipeline, compared, version, console.context.clock.now())
     if found is None:
         raise WebProblem(ProblemType.NOT_FOUND, "the pipeline has no such version")
     return found
