@@ -93,7 +93,8 @@ async def _respond(request: web.Request) -> web.StreamResponse:
 async def evaluator() -> AsyncGenerator[tuple[str, HttpProbes]]:
     app = web.Application()
     app.router.add_route("*", "/{how}", _respond)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    # Not 0, which aiohttp reads as no limit: it would wait for the slow evaluator.
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
