@@ -37,7 +37,6 @@ from worker.store.archive_url import FileArchive
 from worker.store.backends.open import opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sessions import Sessions
-from worker.store.table import Tables
 from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
 
 if TYPE_CHECKING:
@@ -47,11 +46,13 @@ AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
 
 
-async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool) -> int:
+async def run_doctor(
+    screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool, with_probes: bool = False
+) -> int:
     """Run the checks one by one and show each result. Return exit code 1 if any check fails."""
     settings = _in_effect(read_settings(os.environ, store=access.url))
     tally: Counter[Health] = Counter()
-    async with aclosing(diagnose(access, settings)) as diagnoses:
+    async with aclosing(diagnose(access, settings, with_probes=with_probes)) as diagnoses:
         async for found in diagnoses:
             tally[found.health] += 1
             if as_json:
@@ -75,7 +76,7 @@ def _in_effect(settings: Settings) -> Settings:
     return shadow_settings(settings)
 
 
-async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
+async def diagnose(access: StoreAccess, settings: Settings, *, with_probes: bool = False) -> AsyncGenerator[Diagnosis]:
     """Check the machine, the settings, the store, its AWS resources, and the workers."""
     place = locate(access.url)
     for found in (*look_at_program(), *_look_at_settings(settings, is_aws=isinstance(place, DynamoPlace))):
@@ -94,18 +95,23 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
             yield found
         if isinstance(place, SqlitePlace) and not all(verdict.is_sound for verdict in verdicts):
             return  # the remaining checks would read the same file
-    async for found in _at_work(access, settings, place):
+    async for found in _at_work(access, settings, place, with_probes=with_probes):
         yield found
 
 
-async def _at_work(access: StoreAccess, settings: Settings, place: Place) -> AsyncIterator[Diagnosis]:
-    """Check what a worker uses: AWS resources, the jobs that it starts, and the other workers."""
+async def _at_work(
+    access: StoreAccess, settings: Settings, place: Place, *, with_probes: bool
+) -> AsyncIterator[Diagnosis]:
+    """Check what a worker uses: AWS resources, the jobs that it starts, its probes, and the other workers."""
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
             yield found
     async for found in _archive(access, settings, place):
         yield found
-    async for found in _jobs(access, place):
+    pipelines = await _pipelines(access)
+    async for found in _jobs(access, place, pipelines):
+        yield found
+    async for found in _probes(access, settings, pipelines, with_probes=with_probes):
         yield found
     try:
         staff = await _staff(access, settings.timing.kill_s)
@@ -203,15 +209,22 @@ def _aws_calls(stack: AsyncExitStack, access: StoreAccess, place: Place) -> "Aws
     return AwsCalls(stack, ClientSettings(region=region, endpoint=endpoint, agent=PERSON), access.clock)
 
 
-async def _jobs(access: StoreAccess, place: Place) -> AsyncIterator[Diagnosis]:
+async def _pipelines(access: StoreAccess) -> list[Pipeline]:
+    """Return the pipelines of the store; none if it cannot be read, which other checks report."""
+    try:
+        async with opened_as_found(access.url, access.clock) as tables:
+            configs = PipelineVersions(tables)
+            found = [await configs.in_force_of(stored) async for stored in Pipelines(tables).list()]
+    except WorkerError:
+        return []
+    return [version.pipeline for version in found if version is not None]
+
+
+async def _jobs(access: StoreAccess, place: Place, pipelines: list[Pipeline]) -> AsyncIterator[Diagnosis]:
     """Check the jobs that the store's pipelines start. Call AWS only if there is a Glue job among them."""
     from worker.operations.doctor.glue import glue_jobs, look_at_glue  # noqa: PLC0415
 
-    try:
-        async with opened_as_found(access.url, access.clock) as tables:
-            names = glue_jobs([pipeline async for pipeline in _pipelines(tables)])
-    except WorkerError:
-        return  # the checks of the store and of the workers report the reason
+    names = glue_jobs(pipelines)
     if not names:
         return
     async with AsyncExitStack() as stack:
@@ -219,12 +232,23 @@ async def _jobs(access: StoreAccess, place: Place) -> AsyncIterator[Diagnosis]:
             yield found
 
 
-async def _pipelines(tables: Tables) -> AsyncIterator[Pipeline]:
-    configs = PipelineVersions(tables)
-    async for stored in Pipelines(tables).list():
-        version = await configs.in_force_of(stored)
-        if version is not None:
-            yield version.pipeline
+async def _probes(
+    access: StoreAccess, settings: Settings, pipelines: list[Pipeline], *, with_probes: bool
+) -> AsyncIterator[Diagnosis]:
+    """Send each probe of the store's pipelines once, if that is asked for."""
+    from worker.operations.doctor.probes import look_at_probes, not_sent, probe_calls  # noqa: PLC0415
+
+    calls = probe_calls(pipelines, access.clock.now())
+    if not calls:
+        return
+    if not with_probes:
+        yield not_sent(calls)
+        return
+    from worker.app.probes import open_prober  # noqa: PLC0415  the wiring takes long to load
+
+    async with open_prober(settings, os.environ, access.clock) as prober:
+        async for found in look_at_probes(prober.send, calls):
+            yield found
 
 
 async def _staff(access: StoreAccess, patience_s: float) -> WorkerGroup:
@@ -252,11 +276,13 @@ Run it where a worker runs, with its environment and its role. SQLite: the disk,
 Redis: the server, what its settings promise (appendonly, appendfsync, maxmemory-policy, replicas), and rights. \
 AWS: credentials, clock, tables, indexes, expiry, streams, bus, rules, queues, and each right, by a call that reads \
 what is not there or writes what a condition forbids; --json says for each what was done. One message of a queue may \
-be received without being kept.
+be received without being kept. With --probes, each probe of the store's pipelines is sent once, with this \
+environment's secrets; a command probe runs its program.
 
 \b
 Examples:
   interlock doctor
+  interlock doctor --probes
   interlock doctor --quiet
   interlock doctor --json | jq 'select(.health == "fail")'
 
@@ -273,7 +299,11 @@ def doctor(
     context: typer.Context,
     *,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only what is not as it should be.")] = False,
+    probes: Annotated[bool, typer.Option("--probes", help="Also send each probe once; nothing is stored.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    on_store(context, store, lambda screen, at: run_doctor(screen, at, quiet=quiet, as_json=as_json))
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        return await run_doctor(screen, at, quiet=quiet, as_json=as_json, with_probes=probes)
+
+    on_store(context, store, work)

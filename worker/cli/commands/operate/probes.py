@@ -24,9 +24,9 @@ from worker.core.model.pipeline import Pipeline
 from worker.core.model.probes import Probe
 from worker.core.model.rules import Rule, RuleResult, evaluate_rule, leaves
 from worker.core.model.values import Json
+from worker.core.probes.standing import current_period
 from worker.core.probes.trait import ProbeAnswer, ProbeResult, Trait, age
-from worker.core.time.local_time import wall_at
-from worker.core.time.periods import Granularity, Period
+from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_utc
 from worker.operations.pipelines.lookup import version_of
 from worker.store.repos.probes.traits import ProbeTraits
@@ -58,7 +58,7 @@ async def run_test(screen: Screen, at: StoreAccess, request: ProbeTest) -> int:
         show_failure(screen, f"pipeline {pipeline.id} has no probe {request.key}", hint)
         return Exit.WRONG
     now = at.clock.now()
-    period = read_period(request.period) if request.period else _current_period(pipeline, now)
+    period = read_period(request.period) if request.period else current_period(pipeline.schedules[0], now)
     answer, took_ms = await _answer(at, pipeline, probe, period)
     results = _results(pipeline, probe, answer, at.clock.now())
     if request.as_json:
@@ -98,13 +98,6 @@ async def _pipeline(screen: Screen, at: StoreAccess, source: str) -> Pipeline | 
     for problem in found.errors:
         screen.remark(str(problem), style="red")
     return next(iter(found.pipelines), None)
-
-
-def _current_period(pipeline: Pipeline, now: datetime) -> Period:
-    schedule = pipeline.schedules[0]
-    wall = wall_at(now, schedule.hour_zone)
-    is_hourly = schedule.grain is Granularity.HOURLY
-    return Period(wall.date(), wall.hour) if is_hourly else Period(wall_at(now, schedule.zone).date())
 
 
 def _results(pipeline: Pipeline, probe: Probe, answer: ProbeAnswer, now: datetime) -> list[tuple[str, RuleResult]]:
