@@ -95,7 +95,8 @@ class RunRecord:
 
     `state` is the stored value and `status` the word for people. `since` is when the run entered its state.
     `started_at` is when the job of the current attempt was started, and `duration` how long that job took. `owner` is
-    the owner of the pipeline. `inputs` and `outputs` are null unless they were requested and exist. A row that cannot
+    the owner of the pipeline. Until `monitored_until`, probes keep checking the results of a success. `inputs` and
+    `outputs` are null unless they were requested and exist. A row that cannot
     be read has the state `UNREADABLE`, and `reason` says why.
     """
 
@@ -122,6 +123,7 @@ class RunRecord:
     config: str | None = None
     origin: str | None = None
     deadline: DeadlineRecord | None = None
+    monitored_until: datetime | None = None
     inputs: Mapping[str, InputRecord] | None = None
     outputs: Mapping[str, Data] | None = None
     links: RunLinks

@@ -283,6 +283,7 @@ RECORDS: Final[Sequence[Record]] = (
             "breachAt": "when its deadline is; null without one",
             "evaluationAt": "when its rules must hold; null without such a deadline",
             "evaluationVerdict": "how that was judged: null until then",
+            "monitoredUntil": "until when probes check the results of a completed run; null without `postRun.monitor`",
             "warnedAt": "when an SLA warning was sent; null if none was",
             "verdict": "how the deadline was judged: null until then",
         },

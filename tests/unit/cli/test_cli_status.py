@@ -91,6 +91,22 @@ def test_failures_come_first_then_what_is_active_then_what_nobody_needs_to_look_
     assert found[0]["waitsFor"] == "out of memory"
 
 
+def test_a_completed_run_shows_until_when_it_is_monitored() -> None:
+    put_runs(
+        a_run(State.COMPLETED, "2027-03-18", outcome=Outcome.SUCCEEDED, window_ends_at=TODAY + HOUR),
+        a_run(State.COMPLETED, "2027-03-17", outcome=Outcome.SUCCEEDED, window_ends_at=TODAY),
+    )
+
+    shown = {line["period"]: line for line in lines()}
+
+    assert shown["2027-03-18"]["waitsFor"] == "monitoring its results until 2027-03-22T13:00:00Z"
+    assert (shown["2027-03-18"]["status"], shown["2027-03-18"]["monitoredUntil"]) == (
+        "completed",
+        "2027-03-22T13:00:00Z",
+    )
+    assert shown["2027-03-17"]["waitsFor"] == ""
+
+
 def test_a_waiting_run_says_which_rule_it_waits_for() -> None:
     put_runs(a_run(State.EVALUATING))
     interlock("sensor", "put", "orders", f"export#{PERIOD}", "rows=950")

@@ -89,6 +89,16 @@ async def test_a_completed_run_says_so(world: ConsoleWorld) -> None:
     assert "To make it run" not in text
 
 
+async def test_a_completed_run_whose_results_are_monitored_says_until_when(world: ConsoleWorld) -> None:
+    run = await Runs(world.tables).load(key_of("2027-03-21", "orders-daily"))
+    assert isinstance(run, Run)
+    assert run.state is State.COMPLETED
+    await Runs(world.tables).save(replace(run, window_ends_at=MORNING + timedelta(hours=2)))
+
+    assert "monitoring for 2h 00m until 09:10 CET" in await page(world, "/runs/orders-daily/stream/2027-03-21")
+    assert "✓ completed ◉ monitoring for 2h 00m" in await page(world, "/pipelines/orders-daily")
+
+
 async def test_a_run_that_does_not_exist_yet_is_explained(world: ConsoleWorld) -> None:
     text = await page(world, "/runs/orders-daily/stream/2027-03-23")
 

@@ -233,4 +233,5 @@ def record_of(line: RunLine) -> dict[str, Json]:
         "evaluationVerdict": watch.evaluation_verdict.value if watch and watch.evaluation_verdict else None,
         "warnedAt": format_rfc3339(watch.warned_at) if watch and watch.warned_at else None,
         "verdict": watch.verdict.value if watch and watch.verdict else None,
+        "monitoredUntil": format_rfc3339(line.monitored_until) if line.monitored_until else None,
     }

@@ -8,7 +8,7 @@ from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.probes import Probe, ProbeRun
 from worker.core.model.rules import keys
 from worker.core.model.sla_times import trigger_deadline_at
-from worker.core.run.state import Run, State
+from worker.core.run.state import Run
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Granularity, Period
 
@@ -59,14 +59,6 @@ def current_period(schedule: Schedule, now: datetime) -> Period:
     return Period(wall_at(now, schedule.zone).date())
 
 
-def monitored_until(pipeline: Pipeline, run: Run) -> datetime | None:
-    """Return until when the probes of the post-run rules are sent for a run; None if they are not."""
-    monitor = pipeline.post_run.monitor if pipeline.post_run else None
-    if monitor is None or run.state is not State.COMPLETED:
-        return None
-    return run.since + monitor.lasts
-
-
 def post_run_probes(
     pipeline: Pipeline, schedule: Schedule, runs: Iterable[Run], now: datetime
 ) -> Iterator[StandingProbe]:
@@ -76,8 +68,7 @@ def post_run_probes(
         return
     named = set(keys(post_run.rules))
     for run in runs:
-        until = monitored_until(pipeline, run)
-        if until is None or now >= until:
+        if run.monitored_until is None or now >= run.monitored_until:
             continue
         for probe in pipeline.probes:
             if probe.key in named:

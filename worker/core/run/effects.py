@@ -78,12 +78,16 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """End the run. `saw` is what the last evaluation read, if no job was started on it."""
+    """End the run. `saw` is what the last evaluation read, if no job was started on it.
+
+    Until `monitored_until`, the probes of its post-run rules are sent.
+    """
 
     outcome: Outcome
     reason: str = ""
     saw: Mapping[str, str] | None = None
     category: FailureCategory | None = None
+    monitored_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,6 +251,7 @@ def _ended(run: Run, effect: End, now: datetime) -> Run:
         reason=effect.reason,
         category=effect.category,
         started_on=run.started_on if effect.saw is None else effect.saw,
+        window_ends_at=effect.monitored_until,
     )
 
 

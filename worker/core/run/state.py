@@ -154,7 +154,7 @@ class Run:
     config_hash: str  # the version of the configuration under which it began and will end
     created_at: datetime
     since: datetime  # when it entered its state: evaluations and polls are timed from here; for an ended run, its end
-    window_ends_at: datetime | None = None  # the end of its state's window
+    window_ends_at: datetime | None = None  # the end of its state's window; of a success, the end of its monitoring
     timeout_at: datetime  # the end of the whole run's timeout
     owner: SessionId | None = None  # the session that holds its next timer
     starter: SessionId | None = None  # the only session that may send the start of this attempt
@@ -191,6 +191,11 @@ class Run:
     @property
     def is_ended(self) -> bool:
         return self.state in {State.COMPLETED, State.FAILED_FINAL}
+
+    @property
+    def monitored_until(self) -> datetime | None:
+        """Return until when the probes of the post-run rules are sent; None if they are not."""
+        return self.window_ends_at if self.state is State.COMPLETED else None
 
     @property
     def is_idle(self) -> bool:

@@ -33,8 +33,9 @@ def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None,
     # A target whose clock is ahead must not date a success into the future.
     succeeded_at = min(ended_at or context.now, context.now)
     judged: list[Effect] = [JudgeDeadline(succeeded_at)] if context.schedule.sla else []
+    monitor = context.pipeline.post_run.monitor if context.pipeline.post_run else None
     return Decision.of(
-        End(outcome=Outcome.SUCCEEDED),
+        End(outcome=Outcome.SUCCEEDED, monitored_until=context.now + monitor.lasts if monitor else None),
         LogJob(event=JobEvent.SUCCESS),
         EmitEvent(
             type=EventType.JOB_COMPLETED,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from worker.core.model.rules import evaluate
 from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.model.sla_times import times_for_run
-from worker.core.probes.standing import monitored_until
 from worker.core.run.context import limits
 from worker.core.run.state import (
     AfterStop,
@@ -110,7 +109,7 @@ def _ended(sight: RunSnapshot, ended: Run) -> GateFinding:
     at = moment(ended.since, sight.schedule.zone)
     how = ENDS.get(ended.outcome, status_word(ended)) if ended.outcome else status_word(ended)
     why = f": {ended.reason}" if ended.reason else ""
-    until = monitored_until(sight.pipeline, ended)
+    until = ended.monitored_until
     if until is not None and sight.now < until:
         why += f"; monitoring its results until {moment(until, sight.schedule.zone)}"
     finding = is_closed(Gate.RUN, f"{how} at {at} (attempt {ended.attempt}){why}", _again(sight, ended))

@@ -1,5 +1,7 @@
 """Describes in a few words what a run waits for."""
 
+from datetime import datetime
+
 from worker.core.run.state import Outcome, Run, StartStep, State
 from worker.core.time.timestamps import format_rfc3339
 
@@ -26,6 +28,12 @@ def waits_for(run: Run) -> str:
             return f"the job to stop: {run.reason}" if run.reason else "the job to stop"
         case State.POLLING, _:
             return "the job"
+
+
+def monitoring(run: Run, now: datetime) -> str:
+    """Return until when the results of a completed run are monitored; empty if they are not."""
+    until = run.monitored_until
+    return "" if until is None or now >= until else f"monitoring its results until {format_rfc3339(until)}"
 
 
 def _failures(run: Run) -> str:

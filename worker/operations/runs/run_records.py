@@ -69,6 +69,7 @@ def run_record(
         config=run.config_hash,
         origin=run.origin or None,
         deadline=deadline_record(watch),
+        monitored_until=run.monitored_until,
         inputs=None if inputs is None else {name: _input(each) for name, each in inputs.inputs.items()},
         outputs=None if outputs is None or outputs.attempt != run.attempt else outputs.outputs,
     )

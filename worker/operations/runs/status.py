@@ -12,7 +12,7 @@ from worker.core.model.ids import PipelineId
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status, status_word
 from worker.core.sla.state import SlaWatch
-from worker.operations.explain.waiting import waits_for
+from worker.operations.explain.waiting import monitoring, waits_for
 from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
@@ -57,6 +57,7 @@ class RunLine:
     attempt: int | None = None
     waits_for: str = ""
     watch: SlaWatch | None = None
+    monitored_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class RunLists:
             case Run():
                 is_waiting = run.state is State.EVALUATING
                 waiting = await self._waits.of(run.key, run.config_hash, now) if is_waiting else waits_for(run)
+                waiting = "; ".join(filter(None, (waiting, monitoring(run, now))))
                 return _own(run, waiting, watches.get(run.key), is_paused=run.key.pipeline in pauses)
 
 
@@ -230,6 +232,7 @@ def _own(run: Run, waiting: str, watch: SlaWatch | None, *, is_paused: bool) -> 
         attempt=run.attempt,
         waits_for=waiting,
         watch=watch,
+        monitored_until=run.monitored_until,
     )
 
 

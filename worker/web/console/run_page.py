@@ -29,7 +29,7 @@ from worker.web.api.parameters import ID
 from worker.web.console.console import Console, LivePart
 from worker.web.console.gantt import GanttChart, gantt_chart
 from worker.web.console.links import is_web_address
-from worker.web.console.wording import Badge, deadline_badge, gate_badge, span, status_badge
+from worker.web.console.wording import Badge, deadline_badge, gate_badge, monitoring_badge, span, status_badge
 from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
@@ -78,6 +78,7 @@ async def run_page(console: Console, request: Request) -> Response:
         deadline=deadline_badge(
             deadline_record(view.watch), now, ended_at=_ended_at(run), is_active=isinstance(run, Run) and is_active
         ),
+        monitoring=monitoring_badge(run.monitored_until if isinstance(run, Run) else None, now),
         gates=_gates(view),
         chart=_chart(view, now, zone),
         attempts=_attempts(run),

@@ -11,7 +11,7 @@ from worker.operations.records import RunRecord
 from worker.operations.runs.run_records import run_record
 from worker.store.repos.runs import UnreadableRow
 from worker.web.console.links import Links
-from worker.web.console.wording import Badge, deadline_badge, status_badge
+from worker.web.console.wording import Badge, deadline_badge, monitoring_badge, status_badge
 
 ACTIVE_STATES: Final = frozenset({State.EVALUATING, State.TRIGGERING, State.POLLING, State.STOPPING})
 
@@ -23,6 +23,7 @@ class RunRow:
     record: RunRecord
     badge: Badge
     deadline: Badge | None
+    monitoring: Badge | None
     link: str
 
 
@@ -63,6 +64,7 @@ def row_of(record: RunRecord, links: Links, now: datetime) -> RunRow:
         record,
         status_badge(record.status),
         deadline_badge(record.deadline, now, ended_at=record.ended_at, is_active=record.state in ACTIVE_STATES),
+        monitoring_badge(record.monitored_until, now),
         link,
     )
 

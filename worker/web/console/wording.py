@@ -51,6 +51,11 @@ def status_badge(word: str | None) -> Badge:
     return Badge(glyph, word, tone)
 
 
+def monitoring_badge(until: datetime | None, now: datetime) -> Badge | None:
+    """Return the badge of a completed run whose results are still monitored."""
+    return None if until is None or now >= until else Badge("◉", f"monitoring for {span(until - now)}", "waiting")
+
+
 def gate_badge(word: str) -> Badge:
     return {
         "passed": Badge("✓", "passed", "completed"),

@@ -24,6 +24,7 @@ from worker.core.model.deadlines import Deadline
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Overlap, Sla
+from worker.core.model.probes import PostRunMonitor
 from worker.core.model.rules import Group, Rule
 from worker.core.run.effects import End, FindJob, JudgeDeadline, KeepBaseline, LogJob, RecordRerun, StopJob
 from worker.core.run.facts import (
@@ -41,6 +42,8 @@ from worker.core.run.facts import (
     JobStatusUnknown,
     JobStopped,
     JobSucceeded,
+    NewRun,
+    RerunRequested,
     SensorReading,
     StarterLost,
     StartUnanswered,
@@ -68,6 +71,20 @@ def test_a_success_ends_the_run_and_is_judged_by_the_targets_own_end_time() -> N
     assert (run.state, run.outcome, run.owner) == (State.COMPLETED, Outcome.SUCCEEDED, None)
     assert JudgeDeadline(NOON) in effects
     assert told(effects) == [EventType.JOB_COMPLETED]
+
+
+def test_a_success_says_until_when_its_results_are_monitored_and_a_rerun_ends_that() -> None:
+    monitor = PostRunMonitor(lasts=6 * HOUR, every=15 * MINUTE)
+    pipeline = a_pipeline(post_run=a_post_run(monitor=monitor))
+
+    run, _ = step(POLLING, JobSucceeded(attempt=1, ended_at=NOON), NOON + MINUTE, pipeline)
+    failed, _ = step(POLLING, OUT_OF_MEMORY, NOON + MINUTE, pipeline)
+    request = RerunRequested(key=run.key, birth=NewRun("run-2", "v2"), identity="r1")
+    again, _ = step(run, request, NOON + HOUR, pipeline)
+
+    assert run.monitored_until == NOON + MINUTE + 6 * HOUR
+    assert failed.monitored_until is None
+    assert (again.state, again.monitored_until) == (State.EVALUATING, None)
 
 
 def test_a_success_from_the_future_counts_as_now() -> None:

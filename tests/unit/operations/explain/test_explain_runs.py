@@ -83,6 +83,11 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
         ),
         (a_run(State.COMPLETED), GateStatus.CLOSED, "completed at 2026-03-10 12:00 UTC (attempt 1)"),
         (
+            a_run(State.COMPLETED, window_ends_at=NOON + 6 * HOUR),
+            GateStatus.CLOSED,
+            "completed at 2026-03-10 12:00 UTC (attempt 1); monitoring its results until 2026-03-10 18:00 UTC",
+        ),
+        (
             a_run(State.FAILED_FINAL),
             GateStatus.CLOSED,
             "failed at 2026-03-10 12:00 UTC (attempt 1): out of memory",
