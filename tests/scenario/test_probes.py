@@ -1,5 +1,7 @@
 """Probes of waiting runs, from the file to the start of the job, on virtual time."""
 
+from datetime import timedelta
+
 import pytest
 
 from tests.support.clock.virtual_time import on_virtual_time
@@ -236,6 +238,28 @@ async def test_a_start_that_no_response_confirms_waits_for_one() -> None:
 
         world.probes.answers = {RATES: {"status": "PASS"}}
         await world.wait(minutes=6)
+        assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_after_the_clock_was_set_back_an_old_result_starts_nothing_and_a_new_one_does() -> None:
+    """The result passed, then requests fail; by the clock of now it would be valid for another two hours."""
+    world = await a_world()
+    config = one("before-start").replace("rules: [", "rules: [{key: count, check: gte, field: rows, value: 1}, ")
+    world.probes.answers = {RATES: {"status": "PASS"}}
+    async with world.worker():
+        await world.deploy(config)
+        await world.ready()
+        await world.wait(minutes=2)
+        world.probes.answers = {}
+        world.clock.step(-timedelta(hours=2))
+        await world.count(1)
+        await world.wait(minutes=14)
+        assert await world.state() is State.EVALUATING
+        assert world.probes.count(RATES) <= 1 + 16 / 5 + 1
+
+        world.probes.answers = {RATES: {"status": "PASS"}}
+        await world.wait(minutes=5, seconds=5)
         assert await world.state() is State.POLLING
 
 

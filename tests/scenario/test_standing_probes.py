@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.worlds.engine import DAY, Worker, World, a_world
@@ -99,6 +100,36 @@ async def test_an_always_probe_rests_outside_its_active_hours() -> None:
         sent = len(world.probes.asked)
         await world.wait(hours=3)
         assert len(world.probes.asked) == sent
+
+
+@on_virtual_time
+async def test_an_always_probe_is_sent_around_cron_times_so_that_the_run_finds_its_result() -> None:
+    world = await a_world()  # at noon
+    cron = ALWAYS.replace("trigger: {key: rates, check: passes}", 'cron: "0 13 * * *"\n  evaluation: {window: 1h}')
+    async with world.worker() as worker, standing(world, worker):
+        await world.deploy(cron + "validation: {rules: [{key: rates, check: passes}]}\n")
+        await world.wait(minutes=45)
+        assert world.probes.asked == []  # the ttl is 12 minutes
+        await world.wait(minutes=14)
+        assert 2 <= len(world.probes.asked) <= 3
+        await world.wait(hours=1, minutes=5)
+        sent = len(world.probes.asked)
+        assert 14 <= sent <= 16
+        await world.wait(minutes=30)
+        assert len(world.probes.asked) == sent
+
+
+@on_virtual_time
+async def test_an_always_probe_is_sent_in_its_interval_after_the_clock_was_set_back() -> None:
+    world = await a_world()
+    async with world.worker() as worker, standing(world, worker):
+        await world.deploy(ALWAYS)
+        await world.wait(minutes=12)
+        sent = len(world.probes.asked)
+        world.clock.step(-timedelta(hours=3))
+        await world.wait(minutes=20)
+
+        assert 4 <= len(world.probes.asked) - sent <= 5
 
 
 @on_virtual_time

@@ -424,7 +424,7 @@ class ProbeSection(Section):
     )
     active_hours: str = Field(
         default="",
-        description="With `always`: the time of day in which to ask, in the zone of the first schedule.",
+        description="With `always`: the time of day in which to ask, in the zone of the schedule.",
         examples=["06:00-22:00"],
     )
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -58,7 +58,7 @@ class WaitingProbes:
         self._of_run: dict[Waiter, frozenset[TraitKey]] = {}
         self._timers: Timers[TraitKey] = Timers(clock)
         self._under_way: set[TraitKey] = set()
-        self._confirm_after: dict[TraitKey, tuple[datetime, str]] = {}
+        self._confirm_after_s: dict[TraitKey, tuple[float, str]] = {}  # monotonic: the wall clock may be set
 
     async def run(self) -> None:
         """Send the probes that are due, until cancelled."""
@@ -100,7 +100,7 @@ class WaitingProbes:
             return
         del self._needs[name]
         self._timers.cancel(name)
-        self._confirm_after.pop(name, None)
+        self._confirm_after_s.pop(name, None)
         if need.is_own:
             self._results.forget(name)
         elif need.call.probe.run is not ProbeRun.ALWAYS:  # else the holder of the bucket keeps asking
@@ -144,7 +144,7 @@ class WaitingProbes:
             return early
         _, observed = await self._results.ask(need.call, trait, min(key for _, key in need.waiters))
         if observed is not None and observed.is_changed:
-            self._confirm_after.pop(name, None)
+            self._confirm_after_s.pop(name, None)
             for kind, key in [*need.waiters]:
                 self._wake(kind, key)
         return every
@@ -164,9 +164,9 @@ class WaitingProbes:
         return {name: reason for name, task in tasks.items() if (reason := task.result())}
 
     async def _confirm_one(self, call: ProbeCall, key: RunKey) -> str:
-        name, now = trait_key(call), self._clock.now()
-        after, reason = self._confirm_after.get(name, (now, ""))
-        if now < after:
+        name, now_s = trait_key(call), self._clock.monotonic()
+        after_s, reason = self._confirm_after_s.get(name, (now_s, ""))
+        if now_s < after_s:
             return reason
         try:
             answer, _ = await self._results.ask(call, await self._results.load(name), key, Urgency.START)
@@ -178,7 +178,7 @@ class WaitingProbes:
         reason = f"probe {call.probe.key} was not confirmed right before the start: {problem}"
         pause = min(call.probe.every, CONFIRM_AGAIN_AFTER)
         if name in self._needs:
-            self._confirm_after[name] = (self._clock.now() + pause, reason)
+            self._confirm_after_s[name] = (self._clock.monotonic() + pause.total_seconds(), reason)
         return reason
 
 

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.probes import Probe, ProbeRun
 from worker.core.model.rules import keys
-from worker.core.model.sla_times import trigger_deadline_at
+from worker.core.probes.expected_periods import expected_periods
 from worker.core.run.state import Run
-from worker.core.time.local_time import wall_at
-from worker.core.time.periods import Granularity, Period
+from worker.core.time.periods import Period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +31,12 @@ def is_monitored(pipeline: Pipeline) -> bool:
 
 
 def always_probes(pipeline: Pipeline, now: datetime) -> Iterator[StandingProbe]:
-    """Yield the `always` probes of now: in their hours, and before the deadline of their trigger."""
+    """Yield the `always` probes of now, for each period in which a run is expected."""
     for probe in pipeline.probes:
         if probe.run is not ProbeRun.ALWAYS:
             continue
-        if probe.active_hours and not probe.active_hours.includes(now, pipeline.schedules[0].zone):
-            continue
         for schedule in _asking(pipeline, probe):
-            period = current_period(schedule, now)
-            deadline_at = trigger_deadline_at(schedule, period)
-            if deadline_at is None or now < deadline_at:
+            for period in expected_periods(schedule, probe, now):
                 yield StandingProbe(schedule=schedule, period=period, probe=probe, every=probe.every)
 
 
@@ -49,14 +44,6 @@ def _asking(pipeline: Pipeline, probe: Probe) -> Iterable[Schedule]:
     """Return the schedules that the probe triggers; if it triggers none, the first stands for all."""
     triggered = [each for each in pipeline.schedules if each.trigger and each.trigger.rule.key == probe.key]
     return triggered or pipeline.schedules[:1]
-
-
-def current_period(schedule: Schedule, now: datetime) -> Period:
-    """Return the period that data of now is for: the day, or the hour, in the schedule's zone."""
-    if schedule.grain is Granularity.HOURLY:
-        wall = wall_at(now, schedule.hour_zone)
-        return Period(wall.date(), wall.hour)
-    return Period(wall_at(now, schedule.zone).date())
 
 
 def post_run_probes(

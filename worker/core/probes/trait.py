@@ -14,6 +14,7 @@ from worker.core.model.probes import Probe
 from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
 from worker.core.time.periods import Period
+from worker.core.time.skew import was_set_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,12 @@ class Trait:
         return self.key if self.period is None else f"{self.key}#{self.period}"
 
     def is_valid(self, now: datetime) -> bool:
-        return self.data is not None and self.stale_at is not None and now < self.stale_at
+        is_fresh = self.data is not None and self.stale_at is not None and now < self.stale_at
+        return is_fresh and not self.is_from_future(now)
+
+    def is_from_future(self, now: datetime) -> bool:
+        """Return whether the clock was set back since: nobody can tell how old the result is."""
+        return self.checked_at is not None and was_set_back(self.checked_at, now)
 
 
 def absence(probe: Probe, trait: Trait | None, now: datetime) -> str:
@@ -79,6 +85,8 @@ def absence(probe: Probe, trait: Trait | None, now: datetime) -> str:
     failed = "" if trait is None or trait.failure is None else _failed(trait.failure, now)
     if trait is None or trait.stale_at is None:
         return f"probe {probe.key} {failed or 'has no result yet'}"
+    if trait.is_from_future(now):
+        return f"probe {probe.key} has no current result: the clock was set back since the last one"
     stale = f"probe {probe.key} has no current result: stale since {age(trait.stale_at, now)}"
     return f"{stale}; it {failed}" if failed else stale
 

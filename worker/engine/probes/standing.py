@@ -3,6 +3,7 @@
 The worker that holds the pipeline's bucket sends them.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,7 +33,9 @@ from worker.store.table import Tables
 TICK_S: Final = 1.0
 FOLLOW_EVERY: Final = timedelta(seconds=30)
 RUNS_READ_EVERY: Final = timedelta(seconds=60)
+EXPECTED_EVERY: Final = timedelta(seconds=10)  # which runs are expected changes at whole minutes
 RUNS_MONITORED_MAX: Final = 50  # the latest of each schedule
+PIPELINES_IN_A_ROW_MAX: Final = 100  # then other tasks get a turn
 
 # Returns whether this worker holds one of the buckets of active rows now.
 HoldsBucket = Callable[[int], bool]
@@ -56,9 +59,10 @@ class StandingProbes:
         self._runs = Runs(tables)
         self._pipelines: dict[PipelineId, Pipeline] = {}
         self._follower = ConfigFollower(tables, configs, clock, self, mention="probes", every=FOLLOW_EVERY)
-        self._due: dict[TraitKey, datetime] = {}
+        self._due_s: dict[TraitKey, float] = {}  # monotonic: the wall clock may be set
         self._under_way: set[TraitKey] = set()
         self._monitored: dict[PipelineId, tuple[datetime, list[StandingProbe]]] = {}
+        self._always: dict[PipelineId, tuple[datetime, list[StandingProbe]]] = {}
 
     async def run(self) -> None:
         """Send what is due, until cancelled."""
@@ -83,34 +87,45 @@ class StandingProbes:
     def remove(self, pipeline: PipelineId) -> None:
         self._pipelines.pop(pipeline, None)
         self._monitored.pop(pipeline, None)
+        self._always.pop(pipeline, None)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def tick(self) -> None:
         """Send every probe that is due, and let go of those that no longer are. Raises `RetryLater`."""
         await self._follower.refresh()
-        now, wanted = self._clock.now(), set[TraitKey]()
-        for pipeline in [*self._pipelines.values()]:
+        now, now_s, wanted = self._clock.now(), self._clock.monotonic(), set[TraitKey]()
+        for number, pipeline in enumerate([*self._pipelines.values()], 1):
+            if number % PIPELINES_IN_A_ROW_MAX == 0:
+                await asyncio.sleep(0)
             if not self._holds(bucket(pipeline.id, ACTIVE_BUCKETS)):
                 continue
-            for standing in [*always_probes(pipeline, now), *await self._of_monitor(pipeline, now)]:
+            for standing in [*self._of_schedules(pipeline, now), *await self._of_monitor(pipeline, now)]:
                 call = ProbeCall(
                     pipeline=pipeline.id, schedule=standing.schedule.id, period=standing.period, probe=standing.probe
                 )
                 name = trait_key(call)
                 wanted.add(name)
-                if name not in self._under_way and self._due.get(name, now) <= now:
+                if name not in self._under_way and self._due_s.get(name, now_s) <= now_s:
                     self._under_way.add(name)
                     self._spawn(f"probe:{name.pipeline}/{name.key}", partial(self._turn, name, call, standing.every))
-        for name in self._due.keys() - wanted - self._under_way:
-            del self._due[name]
+        for name in self._due_s.keys() - wanted - self._under_way:
+            del self._due_s[name]
             self._spawn(f"release:{name.pipeline}/{name.key}", partial(self._release, name))
+
+    def _of_schedules(self, pipeline: Pipeline, now: datetime) -> list[StandingProbe]:
+        computed_at, found = self._always.get(pipeline.id, (None, list[StandingProbe]()))
+        # Also after the clock was set back, which would make the last computation count for long.
+        if computed_at is None or not computed_at <= now < computed_at + EXPECTED_EVERY:
+            found = [*always_probes(pipeline, now)]
+            self._always[pipeline.id] = (now, found)
+        return found
 
     async def _of_monitor(self, pipeline: Pipeline, now: datetime) -> list[StandingProbe]:
         if not is_monitored(pipeline):
             return []
         read_at, found = self._monitored.get(pipeline.id, (None, list[StandingProbe]()))
-        if read_at is None or now - read_at >= RUNS_READ_EVERY:
+        if read_at is None or not read_at <= now < read_at + RUNS_READ_EVERY:
             found = list[StandingProbe]()
             for schedule in pipeline.schedules:
                 latest = await self._runs.of_schedule(pipeline.id, schedule.id, RUNS_MONITORED_MAX)
@@ -132,7 +147,7 @@ class StandingProbes:
             self._log("probe.delayed", {"pipeline": name.pipeline, "probe": name.key, "problem": str(problem)})
         finally:
             self._under_way.discard(name)
-            self._due[name] = self._clock.now() + again_after
+            self._due_s[name] = self._clock.monotonic() + again_after.total_seconds()
 
     async def _release(self, name: TraitKey) -> None:
         try:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from worker.core.model.pipeline import Pipeline
-from worker.core.probes.standing import current_period
+from worker.core.probes.expected_periods import current_period
 from worker.core.probes.trait import ProbeAnswer, ProbeResult
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 from worker.probes.prober import ProbeCall

@@ -24,7 +24,7 @@ from worker.core.model.pipeline import Pipeline
 from worker.core.model.probes import Probe
 from worker.core.model.rules import Rule, RuleResult, evaluate_rule, leaves
 from worker.core.model.values import Json
-from worker.core.probes.standing import current_period
+from worker.core.probes.expected_periods import current_period
 from worker.core.probes.trait import ProbeAnswer, ProbeResult, Trait, age
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_utc
