@@ -207,6 +207,7 @@ PROGRAMS = {
     "nothing": "",
     "dying": "import sys; sys.exit('no rates, sesame-9000')",
     "huge": "import sys\nwhile True: sys.stdout.write('x' * 100000)",
+    "wordy": "import sys; sys.stderr.write('x' * 1000000); print('{\"status\": \"PASS\"}')",
     "slow": "import os,time; os.fork(); time.sleep(60)",
 }
 
@@ -225,6 +226,7 @@ async def test_a_program_gets_json_and_responds_with_json() -> None:
 
     assert await asked(probes, a_program("pass")) == ProbeResult({"status": "PASS", "value": 7, "day": "2026-03-03"})
     assert await asked(probes, a_program("deaf")) == ProbeResult({"status": "FAIL"})
+    assert await asked(probes, a_program("wordy")) == ProbeResult({"status": "PASS"})
 
 
 @pytest.mark.parametrize(

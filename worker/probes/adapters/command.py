@@ -41,7 +41,7 @@ class CommandProbes:
         body = await filling.values(request.body(cast("Mapping[str, Json]", config.parameters)))
         try:
             transport, protocol = await loop.subprocess_exec(
-                lambda: SubprocessStreamProtocol(limit=OUTPUT_BYTES_MAX, loop=loop),
+                lambda: _ProgramProtocol(limit=OUTPUT_BYTES_MAX, loop=loop),
                 *arguments,
                 stdin=PIPE,
                 stdout=PIPE,
@@ -58,16 +58,28 @@ class CommandProbes:
         program = Process(transport, protocol, loop)
         try:
             output, complaints, is_cut = await _talk(program, to_json(body))
-            code = await program.wait()
+            await protocol.exited.wait()
         finally:
             # Also what it left behind, and also if the time limit ended the request.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(program.pid, SIGKILL)
             with suppress(TimeoutError):  # so that no ended process is left behind, nor its watcher
                 async with asyncio.timeout(_REAPED_WITHIN_S):
-                    await program.wait()
+                    await protocol.exited.wait()
             transport.close()  # with its pipes: what was not read is lost
-        return _read(output, code, complaints, filling, is_cut=is_cut)
+        return _read(output, transport.get_returncode() or 0, complaints, filling, is_cut=is_cut)
+
+
+class _ProgramProtocol(SubprocessStreamProtocol):
+    """Notes the end of the process itself: `Process.wait` also waits until all of its output is read."""
+
+    def __init__(self, *, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=limit, loop=loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
 
 
 async def _talk(program: Process, body: bytes) -> tuple[bytes, bytes, bool]:
@@ -75,7 +87,7 @@ async def _talk(program: Process, body: bytes) -> tuple[bytes, bytes, bool]:
     assert program.stdin  # noqa: S101 - `PIPE` sets it
     assert program.stdout  # noqa: S101
     assert program.stderr  # noqa: S101
-    complaining = asyncio.create_task(_read_up_to(program.stderr, _STDERR_BYTES_MAX), name="probe:stderr")
+    complaining = asyncio.create_task(_read_first(program.stderr, _STDERR_BYTES_MAX), name="probe:stderr")
     try:
         with suppress(BrokenPipeError, ConnectionResetError):  # a program need not read what it gets
             program.stdin.write(body)
@@ -97,6 +109,14 @@ async def _read_up_to(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
     while len(kept) < bytes_max and (chunk := await stream.read(bytes_max - len(kept))):
         kept += chunk
     return bytes(kept)
+
+
+async def _read_first(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
+    """Read to the end of a stream and keep its beginning: a program must not wait for a reader of its complaints."""
+    kept = await _read_up_to(stream, bytes_max)
+    while await stream.read(OUTPUT_BYTES_MAX):
+        pass
+    return kept
 
 
 def _read(output: bytes, code: int, complaints: bytes, filling: Filling, *, is_cut: bool) -> RawResponse | ProbeUnknown:
