@@ -31,7 +31,7 @@ from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 TICK_S: Final = 1.0
-FOLLOW_EVERY: Final = timedelta(seconds=30)
+FOLLOW_EVERY: Final = timedelta(seconds=60)
 RUNS_READ_EVERY: Final = timedelta(seconds=60)
 EXPECTED_EVERY: Final = timedelta(seconds=10)  # which runs are expected changes at whole minutes
 RUNS_MONITORED_MAX: Final = 50  # the latest of each schedule
@@ -72,7 +72,7 @@ class StandingProbes:
             except RetryLater as problem:
                 self._log("probe.delayed", {"problem": str(problem)})
             # Without a standing probe, only a configuration can bring one.
-            await self._clock.sleep(TICK_S if self._pipelines or self._due else FOLLOW_EVERY.total_seconds())
+            await self._clock.sleep(TICK_S if self._pipelines or self._due_s else FOLLOW_EVERY.total_seconds())
 
     # --- the index ----------------------------------------------------------------------------------------------------
 
