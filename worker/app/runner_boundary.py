@@ -8,6 +8,7 @@ from worker.core.probes.trait import ProbeUnknown
 from worker.jobs.runner import (
     BatchRunner,
     Config,
+    EndNotifier,
     Handle,
     JobStatus,
     Runner,
@@ -27,7 +28,9 @@ T = TypeVar("T")
 
 def contain_runner_bugs(runner: Runner, boundary: ErrorBoundary) -> Runner:
     """Return a runner that answers like `runner` and raises only what the port allows."""
-    return _ContainedBatchRunner(runner, boundary) if isinstance(runner, BatchRunner) else _Contained(runner, boundary)
+    if isinstance(runner, BatchRunner):
+        return _ContainedBatchRunner(runner, boundary)
+    return _ContainedNotifier(runner, boundary) if isinstance(runner, EndNotifier) else _Contained(runner, boundary)
 
 
 def contain_probe_bugs(runner: ProbeRunner, boundary: ErrorBoundary) -> ProbeRunner:
@@ -96,3 +99,13 @@ class _ContainedBatchRunner(_Contained):
     async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         with self._boundary:
             return await self._batching.look(questions, more)
+
+
+class _ContainedNotifier(_Contained):
+    def __init__(self, runner: EndNotifier, boundary: ErrorBoundary) -> None:
+        super().__init__(runner, boundary)
+        self._notifying = runner
+
+    async def wait_for_end(self, handle: Handle, /) -> bool:
+        with self._boundary:
+            return await self._notifying.wait_for_end(handle)

@@ -65,6 +65,7 @@ from worker.store.table import Tables
 from worker.targets.batch_status import StatusCalls
 from worker.targets.calls import Targets
 from worker.targets.job_durations import Durations
+from worker.targets.job_ends import JobEnds
 
 # How long the judgement of a deadline waits for the target's answer about a job that may just have ended.
 POLL_PATIENCE: Final = timedelta(seconds=10)
@@ -165,6 +166,7 @@ class Engine:
             upstreams=upstreams,
             probes=self._probes,
         )
+        self._ends = JobEnds(runners, self._tasks.spawn_contained, self._poll_held)
         self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 
     async def run(self) -> None:
@@ -290,6 +292,7 @@ class Engine:
             self._timers.set(
                 TimerKey(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
+            self._ends.await_end(run, pipeline)
         if pipeline.probes and run.key in self._held and run.state is State.EVALUATING and not run.is_at_gate:
             self._probes.wait(RowKind.TRIGGER, run.key, pipeline, schedule)
         else:
@@ -323,6 +326,7 @@ class Engine:
     def _let_go(self, key: RunKey) -> None:
         self._probes.leave(RowKind.TRIGGER, key)
         self._held.pop(key, None)
+        self._ends.forget(key)
         self._shifts.forget(key)
         self._dispatcher.forget_doubt(key)
         self._timers.cancel(TimerKey(RowKind.TRIGGER, key))
@@ -393,6 +397,7 @@ class Engine:
         if run.state is State.POLLING:
             version = await self._configs.get(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
+            self._ends.await_end(run, version.pipeline)
         self._shifts.notice()  # the earlier holder has moved its times by all steps until now
         self._held[key] = run
         self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
@@ -410,3 +415,9 @@ class Engine:
             # still applies.
             return
         await self.handle(run.key, fact, run)
+
+    async def _poll_held(self, key: RunKey) -> None:
+        """Query the status of a job that may have ended; its run's next timer does the same."""
+        run = self._held.get(key)
+        if run is not None and self._standing.may_act() and await self._is_ours(run):
+            await self._poll_once(run)

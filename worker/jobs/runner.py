@@ -229,3 +229,15 @@ class BatchRunner(Runner, Protocol):
     async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         """Return statuses of jobs of one group in one call. Raises `RetryLater` without a usable answer."""
         ...
+
+
+# --- ends of jobs -----------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class EndNotifier(Runner, Protocol):
+    """EndNotifier is a target that notices the end of a job without being polled."""
+
+    async def wait_for_end(self, handle: Handle, /) -> bool:
+        """Return True soon after the job may have ended, so that the caller polls it; False if unable to."""
+        ...

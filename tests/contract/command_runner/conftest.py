@@ -7,6 +7,7 @@ import pytest
 
 from tests.contract.command_runner.commandjobs import LIMITS
 from worker.jobs.command.runner import CommandRunner, minimal_environment
+from worker.jobs.command.supervisor_client import SupervisorClient
 from worker.jobs.secrets import EnvironmentSecrets
 from worker.runtime.clock import SystemClock
 
@@ -19,6 +20,7 @@ def runner(tmp_path: Path) -> CommandRunner:
         secrets=EnvironmentSecrets({"INTERLOCK_PASSWORD": "correct horse"}),
         environment=minimal_environment({"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "x", "LANG": "C"}),
         limits=LIMITS,
+        supervisor=SupervisorClient(idle_s=2),
     )
 
 

@@ -1,4 +1,4 @@
-"""Command jobs, with real processes: what dying workers, dying supervisors and other hosts do to them."""
+"""Command jobs, with real processes: what dying workers, dying monitors and supervisors and other hosts do to them."""
 
 import asyncio
 import os
@@ -56,16 +56,14 @@ async def test_a_job_is_found_again_after_its_worker_was_killed(runner: CommandR
     assert status.message == "exit code 7"
 
 
-async def test_a_program_whose_supervisor_was_killed_runs_on_and_can_be_stopped(
-    runner: CommandRunner, gate: Path
-) -> None:
+async def test_a_program_whose_monitor_was_killed_runs_on_and_can_be_stopped(runner: CommandRunner, gate: Path) -> None:
     config = shell(f"read line < {gate}")
     handle = await started(runner, config)
-    supervisor = files_of(runner).supervisor()
-    assert supervisor
+    monitor = files_of(runner).monitor()
+    assert monitor
 
-    os.kill(supervisor.pid, signal.SIGKILL)
-    await until(lambda: not is_alive(supervisor))
+    os.kill(monitor.pid, signal.SIGKILL)
+    await until(lambda: not is_alive(monitor))
 
     assert await runner.status(handle, config) == Running()
     assert await runner.stop(handle, config) == StopAccepted()
@@ -75,7 +73,7 @@ async def test_a_program_whose_supervisor_was_killed_runs_on_and_can_be_stopped(
     assert await runner.stop(handle, config) == Stopped()
 
 
-async def test_a_supervisor_that_died_before_the_program_began_leaves_a_job_that_can_never_begin(
+async def test_a_monitor_that_died_before_the_program_began_leaves_a_job_that_can_never_begin(
     runner: CommandRunner,
 ) -> None:
     runner.root.mkdir()

@@ -23,7 +23,7 @@ async def test_only_jobs_that_ended_long_ago_are_swept_away(runner: CommandRunne
 
     assert await runner.sweep() == 1
 
-    assert {path.name for path in runner.root.iterdir()} == {fresh, running}
+    assert {path.name for path in runner.root.glob("il-*")} == {fresh, running}
     await runner.stop(handle, shell("true"))
     await ended(runner, handle, shell("true"))
 
@@ -35,7 +35,7 @@ async def test_a_job_that_cannot_be_swept_away_keeps_no_other(
         await ended(runner, await started(runner, shell("true"), token=name), shell("true"))
         long_ago = (runner.clock.now() - timedelta(days=8)).timestamp()
         os.utime(runner.root / name / "result.json", (long_ago, long_ago))
-    [stubborn, *_] = [path.name for path in runner.root.iterdir()]
+    [stubborn, *_] = [path.name for path in runner.root.glob("il-*")]
     rename = Path.rename
 
     def refuse(path: Path, target: Path) -> Path:
@@ -47,7 +47,7 @@ async def test_a_job_that_cannot_be_swept_away_keeps_no_other(
 
     assert await runner.sweep() == 2
 
-    assert [path.name for path in runner.root.iterdir()] == [stubborn]
+    assert [path.name for path in runner.root.glob("il-*")] == [stubborn]
 
 
 def test_a_machine_without_proc_can_tell_processes_apart_too() -> None:

@@ -1,8 +1,8 @@
 """Manages the directory of one command job: its identity and its result, on disk for any worker.
 
-A job's directory appears atomically with its supervisor's identity inside, so creating it decides who runs the job. The
-program signs in before it begins. If there is neither a live supervisor nor a sign-in, the program never ran. This
-module uses only the standard library, because a job's supervisor starts without any other package.
+A job's directory appears atomically with its monitor's identity inside, so creating it decides who runs the job. The
+program signs in before it begins. If there is neither a live monitor nor a sign-in, the program never ran. This
+module uses only the standard library, because the supervisor of jobs starts without any other package.
 """
 
 import json
@@ -18,6 +18,7 @@ from worker.jobs.command.processes import ProcessId
 _UNFINISHED = ".new-"
 _DISCARDED = ".old-"
 _TAIL_BYTES = 4096
+_MONITOR = "supervisor.json"  # the name that earlier versions read and wrote
 
 
 class CommandResult(NamedTuple):
@@ -38,10 +39,10 @@ class JobDirectory:
         self.path = path
 
     @classmethod
-    def claim(cls, path: Path, supervisor: ProcessId) -> "JobDirectory | None":
+    def claim(cls, path: Path, monitor: ProcessId) -> "JobDirectory | None":
         """Create the directory, or return None if the job already has one. Only one caller succeeds."""
         unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=path.parent))
-        (unfinished / "supervisor.json").write_text(json.dumps(supervisor), encoding="utf-8")
+        (unfinished / _MONITOR).write_text(json.dumps(monitor), encoding="utf-8")
         try:
             # A directory can be renamed only onto an empty one, and no job's directory is ever empty.
             unfinished.rename(path)
@@ -55,8 +56,8 @@ class JobDirectory:
     def exists(self) -> bool:
         return self.path.is_dir()
 
-    def supervisor(self) -> ProcessId | None:
-        return _process(self._read("supervisor.json"))
+    def monitor(self) -> ProcessId | None:
+        return _process(self._read(_MONITOR))
 
     def program(self) -> ProcessId | None:
         """Return the process that signed in as the program; None if none did or sign-in is blocked."""

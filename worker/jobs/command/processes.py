@@ -1,6 +1,6 @@
 """Identifies processes of this machine reliably, because the system reuses process ids.
 
-This module uses only the standard library, because a job's supervisor starts without any other package.
+This module uses only the standard library, because the supervisor of jobs starts without any other package.
 """
 
 import os
@@ -43,6 +43,12 @@ def identify(pid: int) -> ProcessId | None:
     if _PROC.joinpath("self/stat").exists():
         return _identify_by_proc(pid)
     return identify_by_ps(pid)
+
+
+def name_this_process(name: str) -> None:
+    """Set the name that `ps -o comm` shows, where the system allows it."""
+    with suppress(OSError):
+        (_PROC / "self/comm").write_text(name, encoding="ascii")
 
 
 def is_alive(process: ProcessId) -> bool:

@@ -1,15 +1,13 @@
 """Runs programs on the worker's own machine, directly and never through a shell.
 
-A supervisor runs between worker and program. The worker may therefore die at any moment: its successor on the same
-machine finds the program or its result by the token. Another machine can see neither and reports the job as lost.
+The host's supervisor starts the program, and a monitor follows it. The worker and the supervisor may therefore die at
+any moment: the worker's successor on the same machine finds the program or its result by the token. Another machine can
+see neither and reports the job as lost.
 """
 
 import asyncio
-import json
 import re
 import socket
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,12 +16,13 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import cast
 
-import worker
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.templates import RUN_VARIABLES
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
+from worker.jobs.command.exit_wait import ExitWaits
 from worker.jobs.command.files import CommandResult, JobDirectory, discard_ended_before
+from worker.jobs.command.monitor import Order
 from worker.jobs.command.processes import (
     ProcessId,
     is_alive,
@@ -31,7 +30,8 @@ from worker.jobs.command.processes import (
     send_signal_to_group,
     this_place,
 )
-from worker.jobs.command.supervisor import Order, SupervisorReply
+from worker.jobs.command.supervisor import discard_unserved
+from worker.jobs.command.supervisor_client import OrderNotSent, SupervisorClient
 from worker.jobs.messages import tidy
 from worker.jobs.runner import (
     CannotStop,
@@ -62,10 +62,6 @@ from worker.runtime.clock import Clock
 _INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _LOOK_AGAIN_S = 0.1
-
-# Isolated and without site packages, so that the supervisor starts fast with any Python installation.
-_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from worker.jobs.command.supervisor import main; main()"
-_CODE_ROOT = str(Path(worker.__path__[0]).parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +110,8 @@ class CommandRunner:
     limits: CommandLimits = field(default_factory=CommandLimits)
     # Whether every worker that can receive the same token keeps its jobs under the same `root`.
     is_root_shared: bool = False
+    supervisor: SupervisorClient = field(default_factory=SupervisorClient)
+    exits: ExitWaits = field(default_factory=ExitWaits)
 
     def traits(self, config: Config) -> Traits:
         """Return EXACTLY_ONCE if all workers share one root, where a token starts once; else FOUND_AGAIN."""
@@ -132,9 +130,9 @@ class CommandRunner:
             async with asyncio.timeout(self.limits.start.total_seconds()):
                 return await self._send(order, request)
         except TimeoutError:
-            return Unknown(f"the supervisor of {request.token} did not answer in {self.limits.start}")
+            return Unknown(f"the monitor of {request.token} did not answer in {self.limits.start}")
         except (RetryLater, OSError) as problem:
-            return Unknown(f"the supervisor of {request.token} got the start, and then: {problem}")
+            return Unknown(f"the monitor of {request.token} got the start, and then: {problem}")
 
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         filling = Filling(self.secrets)
@@ -147,13 +145,13 @@ class CommandRunner:
         directory = self._directory(token)
         if not await asyncio.to_thread(directory.exists):
             return None
-        return await asyncio.to_thread(_handle, token, directory)
+        return await asyncio.to_thread(_handle_of, token, directory)
 
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
         job = _Job.read(handle)
         seen = await asyncio.to_thread(self._look, job)
-        if seen.supervisor:
-            send_signal(seen.supervisor, SIGTERM)
+        if seen.monitor:
+            send_signal(seen.monitor, SIGTERM)
             return StopAccepted()
         if seen.program:
             await self._end_orphan(seen.program)
@@ -162,12 +160,22 @@ class CommandRunner:
             return Stopped()
         return CannotStop(f"the program runs, if it does, on {job.host}; end process {job.process.pid} there")
 
+    async def wait_for_end(self, handle: Handle) -> bool:
+        """Return True soon after the program's result was written, or after the program ended without one."""
+        job = _Job.read(handle)
+        if not job.is_of_this_place:
+            return False
+        monitor = await asyncio.to_thread(self._directory(job.token).monitor)
+        # The monitor ends after the program. If somebody killed it, the program may still run.
+        return (monitor is None or await self.exits.wait(monitor)) and await self.exits.wait(job.process)
+
     async def sweep(self) -> int:
         """Remove the files of jobs that ended longer than `kept_for` ago; return their number.
 
         The worker calls this periodically.
         """
         before = self.clock.now() - self.limits.kept_for
+        await asyncio.to_thread(discard_unserved, self.root, before.timestamp())
         return await asyncio.to_thread(discard_ended_before, self.root, before.timestamp())
 
     # --- start --------------------------------------------------------------------------------------------------------
@@ -184,7 +192,8 @@ class CommandRunner:
             # values.
             arguments=[fill_known(argument, told) for argument in _argument_list(config)],
             environment={**self.environment, **own, **told},
-            working_directory=config.working_directory,
+            # The supervisor has another working directory than the worker.
+            working_directory=str(Path.cwd() / config.working_directory),
             timeout_s=config.timeout or 0,
             grace_s=self.limits.grace.total_seconds(),
             log_bytes_max=self.limits.log_bytes_max,
@@ -192,31 +201,15 @@ class CommandRunner:
 
     async def _send(self, order: Order, request: StartRequest) -> StartAnswer:
         try:
-            launched = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", "-c", _SUPERVISOR, _CODE_ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}
-            )
-        except OSError as problem:
-            return Refused(FailureCategory.TRANSIENT, f"no process can be started on this machine: {problem}")
-        try:
-            if not request.may_send():
-                return Refused(FailureCategory.TRANSIENT, "this worker may not send any more; another one will")
-            said, complaints = await _give(launched, json.dumps(order._asdict()))
-        finally:
-            # A supervisor without its order must not get it any more. One that has it already runs on its own.
-            with suppress(ProcessLookupError):
-                launched.kill()
-            await launched.wait()
-        return await self._read_answer(said, complaints, request.token)
-
-    async def _read_answer(self, said: bytes, complaints: bytes, token: str) -> StartAnswer:
-        try:
-            answer = SupervisorReply(*json.loads(said))
-        except (ValueError, TypeError):
-            return Unknown(tidy(f"the supervisor of {token} failed: {complaints[-400:].decode(errors='replace')}"))
-        if answer.outcome != "refused":
-            return Started(await asyncio.to_thread(_handle, token, self._directory(token)))
-        category = FailureCategory.PERMANENT if answer.is_permanent else FailureCategory.TRANSIENT
-        return Refused(category, tidy(f"the program cannot be run on {socket.gethostname()}: {answer.problem}"))
+            reply = await self.supervisor.run(self.root, order, request.may_send, self.clock)
+        except OrderNotSent as problem:
+            return Refused(FailureCategory.TRANSIENT, tidy(str(problem)))
+        if reply.outcome == "refused":
+            category = FailureCategory.PERMANENT if reply.is_permanent else FailureCategory.TRANSIENT
+            return Refused(category, tidy(f"the program cannot be run on {socket.gethostname()}: {reply.problem}"))
+        if reply.program:
+            return Started(_handle(request.token, reply.program))
+        return Started(await asyncio.to_thread(_handle_of, request.token, self._directory(request.token)))
 
     def _directory(self, token: str) -> JobDirectory:
         if not _TOKEN.fullmatch(token):
@@ -227,32 +220,32 @@ class CommandRunner:
 
     def _inspect(self, job: "_Job", secrets: frozenset[str]) -> JobStatus:
         seen = self._look(job)
-        if seen.supervisor or seen.program:
+        if seen.monitor or seen.program:
             return Running()
         directory = self._directory(job.token)
         if seen.result:
             return _with_outputs(seen.result, tidy(directory.last_line(), secrets))
         if not job.is_of_this_place:
             return Failed(FailureCategory.TRANSIENT, f"host lost: the program was started on {job.host}")
-        # Block sign-in before reporting: a program that the dead supervisor just forked cannot begin any more.
+        # Block sign-in before reporting: a program that the dead monitor just forked cannot begin any more.
         if directory.exists() and (directory.sign_in(None) or not directory.program()):
-            return Failed(FailureCategory.TRANSIENT, "the supervisor died before the program began; nothing ran")
+            return Failed(FailureCategory.TRANSIENT, "the monitor died before the program began; nothing ran")
         if self._look(job).program:
             return Running()  # it signed in just before sign-in was blocked
         return Failed(FailureCategory.TRANSIENT, "the program is gone without a result: it or its files were removed")
 
     def _look(self, job: "_Job") -> "_Sighting":
         directory = self._directory(job.token)
-        supervisor, program = directory.supervisor(), directory.program() or job.process
+        monitor, program = directory.monitor(), directory.program() or job.process
         return _Sighting(
-            supervisor=supervisor if supervisor and is_alive(supervisor) else None,
+            monitor=monitor if monitor and is_alive(monitor) else None,
             program=program if is_alive(program) else None,
-            # Read last: a supervisor writes the result before it exits.
+            # Read last: a monitor writes the result before it exits.
             result=directory.result(),
         )
 
     async def _end_orphan(self, program: ProcessId) -> None:
-        """Stop a program whose supervisor is dead, in the way the supervisor would have done it."""
+        """Stop a program whose monitor is dead, in the way the monitor would have done it."""
         send_signal_to_group(program, SIGTERM)
         patience_ends = self.clock.monotonic() + self.limits.grace.total_seconds()
         while is_alive(program) and self.clock.monotonic() < patience_ends:
@@ -264,7 +257,7 @@ class CommandRunner:
 class _Sighting:
     """Holds which of a job's processes are alive here, and its result if there is one."""
 
-    supervisor: ProcessId | None
+    monitor: ProcessId | None
     program: ProcessId | None
     result: CommandResult | None
 
@@ -296,10 +289,14 @@ def _with_outputs(result: CommandResult, last_line: str) -> Succeeded | Failed:
     return replace(judge(result, last_line), outputs=outputs)
 
 
-def _handle(token: str, directory: JobDirectory) -> Handle:
-    process = directory.program() or directory.supervisor()
+def _handle_of(token: str, directory: JobDirectory) -> Handle:
+    process = directory.program() or directory.monitor()
     if process is None:
         raise RetryLater(f"the directory of {token} cannot be read; it may just have been removed")
+    return _handle(token, process)
+
+
+def _handle(token: str, process: ProcessId) -> Handle:
     return {"token": token, "host": socket.gethostname(), **process._asdict()}
 
 
@@ -310,11 +307,3 @@ def _argument_list(config: CommandConfig) -> list[str]:
         *command,
         *(further if isinstance(further, list) else (f"{name}={value}" for name, value in further.items())),
     ]
-
-
-async def _give(launched: Process, order: str) -> tuple[bytes, bytes]:
-    """Send the order without yielding to the event loop, then wait for the reply."""
-    assert launched.stdin  # noqa: S101 - `stdin=PIPE` sets it
-    launched.stdin.write(order.encode() + b"\n")
-    launched.stdin.close()
-    return await launched.communicate()

@@ -1,251 +1,153 @@
-"""Supervises one command job: outlives the worker and records how the job ended.
+"""Starts the command jobs of one host: one long-lived process per jobs folder, which forks monitors.
 
-The worker starts it as `python -I -S` and sends the order as one JSON line on standard input. The supervisor replies
-with one line on standard output and then needs no other process. It imports little, since every job pays for its start.
+A worker starts it as `python -I -S` when none answers. It detaches itself, so it outlives the worker. It knows nothing
+about jobs: each job has a monitor, a process that outlives the supervisor. A supervisor that is killed is replaced at
+the next start, and nothing else happens. It ends by itself when no worker has needed it for a while.
+This module uses only the standard library.
 """
 
-import errno
-import json
+import fcntl
+import gc
 import os
-import selectors
+import select
 import signal
 import socket
-import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from io import FileIO
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
+from zlib import crc32
 
-from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, CommandResult, JobDirectory
-from worker.jobs.command.processes import ProcessId, identify
+from worker.jobs.command import files, monitor, processes
+from worker.jobs.command.monitor import run_job, signal_bytes
+from worker.jobs.command.processes import name_this_process, this_place
 
-_CHUNK_BYTES = 65_536
-_TRY_AGAIN_S = 1.0
-_WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
-
-
-class Order(NamedTuple):
-    """Order is what the worker wants to run. It is never written to disk: it may contain secrets."""
-
-    directory: str
-    arguments: list[str]
-    environment: dict[str, str]
-    working_directory: str
-    timeout_s: float  # 0: no limit
-    grace_s: float  # between SIGTERM and SIGKILL
-    log_bytes_max: int
+FOLDER = ".supervisor"
+IDLE_S = 60.0
+_BACKLOG = 1024
+_PAUSE_S = 0.05
+_SIGNALS_MAX = 4096
 
 
-class SupervisorReply(NamedTuple):
-    """Answers an order: `started`, `exists` (another supervisor has the job) or `refused`."""
+def _code_version() -> str:
+    sources = [Path(module.__file__) for module in (files, monitor, processes) if module.__file__] + [Path(__file__)]
+    stats = [source.stat() for source in sources if source.exists()]
+    return f"{sys.executable} {[(found.st_mtime_ns, found.st_size) for found in stats]}"
 
-    outcome: str
-    problem: str = ""
-    is_permanent: bool = False
+
+_CODE_VERSION = _code_version()  # of what this process runs, whatever is installed later
+
+
+class SupervisorFiles(NamedTuple):
+    """Names the files of the supervisor that serves this code on this host."""
+
+    folder: Path
+    name: str
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / f"{self.name}.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / f"{self.name}.lock"
+
+
+def supervisor_files(root: Path) -> SupervisorFiles:
+    """Return the supervisor's files below a folder of jobs.
+
+    The name depends on the host and on the code. Hosts that share the folder have a supervisor each, and a worker of
+    another version gets a supervisor of that version.
+    """
+    return SupervisorFiles(root / FOLDER, f"{crc32(f'{this_place()} {_CODE_VERSION}'.encode()):08x}")
+
+
+def discard_unserved(root: Path, when_s: float) -> None:
+    """Remove the files of supervisors that ended before a time, such as those of another boot or version."""
+    for lock in (root / FOLDER).glob("*.lock"):
+        with suppress(OSError), lock.open("r+b") as held:
+            if lock.stat().st_mtime < when_s:
+                fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is alive
+                lock.with_suffix(".sock").unlink(missing_ok=True)
+                lock.unlink()
 
 
 def main() -> None:
-    order = Order(**json.loads(sys.stdin.readline()))
-    # The worker waits only for its child. The grandchild is detached and survives the worker.
+    """Serve the files that the arguments name; returns in the process that a worker started."""
+    names, idle_s = SupervisorFiles(Path(sys.argv[2]), sys.argv[3]), float(sys.argv[4])
+    os.chdir(names.folder)  # the address of a socket is short, the path of the folder may not be
     if os.fork():
-        os._exit(0)
+        os._exit(0)  # the worker waits only for its child; the grandchild is detached
     os.setsid()
-    with _signals() as wakeups:
-        answer, program = _begin(order)
-        _tell(answer)
-        if program:
-            Watch(order, program, wakeups).until_the_end()
+    # The address exists once the lock is held. A second supervisor ends here: the first one serves its workers.
+    with suppress(BlockingIOError), open(names.lock.name, "a", encoding="ascii") as lock:  # noqa: PTH123 - relative
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")  # for operators
+        lock.flush()
+        with suppress(FileNotFoundError):
+            os.unlink(names.socket.name)  # noqa: PTH108 - of a supervisor that was killed
+        with socket.socket(socket.AF_UNIX) as listener:
+            earlier = os.umask(0o077)
+            listener.bind(names.socket.name)
+            os.umask(earlier)  # programs inherit it
+            listener.listen(_BACKLOG)
+            _detach_streams()
+            name_this_process("il-supervisor")
+            _serve(listener, names.socket.name, idle_s)
 
 
-def _begin(order: Order) -> tuple[SupervisorReply, "subprocess.Popen[bytes] | None"]:
-    directory = JobDirectory.claim(Path(order.directory), _myself())
-    if directory is None:
-        return SupervisorReply("exists"), None
-    try:
-        return SupervisorReply("started"), _spawn(order, directory)
-    except (OSError, ValueError) as error:
-        # Nothing ran, so leave nothing to find: the same token may be started again.
-        directory.discard()
-        said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-        return SupervisorReply("refused", said, _is_permanent(error)), None
-
-
-def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
-    def sign_in() -> None:
-        if not directory.sign_in(_myself()):
-            raise PermissionError("this job was given up before it began")
-
-    return subprocess.Popen(  # noqa: S603 - running what the pipeline names is the purpose; there is no shell
-        order.arguments,
-        env=order.environment,
-        cwd=order.working_directory or None,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        # Between fork and exec: only then can no crash leave a program without a record of it.
-        preexec_fn=sign_in,  # noqa: PLW1509 - unsafe with threads, and this process has none
-    )
-
-
-def _is_permanent(error: Exception) -> bool:
-    """Return whether the same order would fail again.
-
-    That is so if the program does not exist or is not executable, or if its arguments are invalid.
-    """
-    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | ValueError) or (
-        isinstance(error, OSError) and error.errno in {errno.ENOEXEC, errno.E2BIG}
-    )
-
-
-def _myself() -> ProcessId:
-    identity = identify(os.getpid())
-    assert identity, "a process that asks for itself is running"  # noqa: S101
-    return identity
-
-
-def _tell(answer: SupervisorReply) -> None:
-    # A worker that died does not read it and need not: the job's directory holds the same information.
-    with suppress(OSError):
-        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+def _detach_streams() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
 
 
-def _note(_number: int, _frame: object) -> None:
-    """Do nothing. A handler must exist for the signal's number to appear on the socket."""
-
-
-@contextmanager
-def _signals() -> Generator[socket.socket]:
-    """Turn signals into bytes on a socket, so that one `select` waits for signals, output and timeout."""
-    incoming, outgoing = socket.socketpair()
-    with incoming, outgoing:
-        incoming.setblocking(False)
-        outgoing.setblocking(False)
-        signal.set_wakeup_fd(outgoing.fileno(), warn_on_full_buffer=False)
-        for number in _WATCHED:
-            signal.signal(number, _note)
-        yield incoming
-
-
-class Watch:
-    """Follows one program: keeps its output, ends it on timeout or request, and writes the result."""
-
-    def __init__(self, order: Order, program: "subprocess.Popen[bytes]", wakeups: socket.socket) -> None:
-        self._order = order
-        self._program = program
-        self._wakeups = wakeups
-        self._directory = JobDirectory(Path(order.directory))
-        self._ending = EXITED
-
-    def until_the_end(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, self._order.timeout_s)
-        output = cast("BinaryIO", self._program.stdout)
-        os.set_blocking(output.fileno(), False)
-        with BoundedLog(self._directory.path, self._order.log_bytes_max) as log:
-            self._follow(output.fileno(), log)
-            # A job that leaves processes behind in its group would still be running.
-            self._signal_group(signal.SIGKILL)
-            log.drain(output.fileno())
-        self._write_result()
-
-    def _write_result(self) -> None:
-        """Write how the program ended and retry until it works.
-
-        Without a result, a success on a full disk would count as a failure.
-        """
-        while self._directory.exists():
-            try:
-                self._directory.write_result(CommandResult(self._program.returncode, self._ending))
-            except OSError:
-                if self._is_told_to_end():
-                    return
-            else:
-                return
-
-    def _is_told_to_end(self) -> bool:
-        """Wait up to a second; return whether a stop of this job was requested meanwhile."""
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._wakeups, selectors.EVENT_READ)
-            return any(signal.SIGTERM in self._wakeups.recv(_CHUNK_BYTES) for _ in waiting.select(_TRY_AGAIN_S))
-
-    def _follow(self, output: int, log: "BoundedLog") -> None:
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(output, selectors.EVENT_READ)
-            waiting.register(self._wakeups, selectors.EVENT_READ)
-            while self._program.poll() is None:
-                for key, _ in waiting.select():
-                    if key.fd == output and not log.take_from(output):
-                        waiting.unregister(output)
-                    elif key.fd != output:
-                        self._obey(self._wakeups.recv(_CHUNK_BYTES))
-
-    def _obey(self, signals: bytes) -> None:
-        if signal.SIGTERM in signals:
-            self._end(STOPPED)
-        if signal.SIGALRM in signals:
-            self._end(TIMED_OUT)
-
-    def _end(self, ending: str) -> None:
-        """Send SIGTERM to the program, and SIGKILL after the grace period."""
-        if self._ending == EXITED:
-            self._ending = ending
-            self._signal_group(signal.SIGTERM)
-            signal.setitimer(signal.ITIMER_REAL, self._order.grace_s)
-        elif ending == TIMED_OUT:
-            self._signal_group(signal.SIGKILL)
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._program.pid, number)
-
-
-class BoundedLog:
-    """Keeps the last output of a program in two files: between half of the limit and the limit."""
-
-    def __init__(self, directory: Path, bytes_max: int) -> None:
-        self._path = directory / "output.log"
-        self._older = directory / "output.old.log"
-        self._half = bytes_max // 2
-        self._file: FileIO | None = None
-
-    def __enter__(self) -> "BoundedLog":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file:
-            self._file.close()
-
-    def take_from(self, output: int) -> bool:
-        """Read one chunk, so that a program that never stops writing can still be stopped; False at the end."""
-        chunk = os.read(output, _CHUNK_BYTES)
-        self._write(chunk)
-        return bool(chunk)
-
-    def drain(self, output: int) -> None:
-        """Read the rest, at most as much as is kept: a process that left the group may write forever."""
-        with suppress(BlockingIOError):
-            for _ in range(2 * self._half // _CHUNK_BYTES + 1):
-                if not self.take_from(output):
-                    return
-
-    def _write(self, chunk: bytes) -> None:
-        # A full disk loses output, not the job.
+def _serve(listener: socket.socket, name: str, idle_s: float) -> None:
+    # Without collections, a monitor shares most of its memory with the supervisor.
+    gc.disable()
+    gc.freeze()
+    bound = os.stat(name)  # noqa: PTH116 - relative on purpose
+    with signal_bytes(signal.SIGCHLD) as wakeups:
+        while ready := select.select([listener, wakeups], [], [], idle_s)[0]:
+            if wakeups in ready:
+                wakeups.recv(_SIGNALS_MAX)
+            _reap()
+            if listener in ready:
+                _fork_monitor(listener)
+        # An operator may have removed the address, and another supervisor may have its place.
         with suppress(OSError):
-            while chunk:
-                file, room = self._opened()
-                chunk = chunk[file.write(chunk[:room]) :]
+            if os.path.samestat(os.stat(name), bound):  # noqa: PTH116
+                os.unlink(name)  # noqa: PTH108
+        # A worker that connected in the meantime is still served; one that comes later finds no address.
+        while select.select([listener], [], [], 0)[0]:
+            _fork_monitor(listener)
 
-    def _opened(self) -> tuple[FileIO, int]:
-        """Return the file to write to and its free space. Truncate a file that could not be rotated."""
-        if self._file and self._file.tell() >= self._half:
-            self._file.close()
-            self._file = None
-            self._path.replace(self._older)
-        if self._file is None:
-            self._file = FileIO(self._path, "wb")
-        return self._file, self._half - self._file.tell()
+
+def _reap() -> None:
+    """Remove ended monitors. Their jobs' folders say everything about them."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _fork_monitor(listener: socket.socket) -> None:
+    try:
+        connection, _ = listener.accept()
+        with connection:
+            if os.fork() == 0:
+                _be_monitor(listener, connection)
+    except OSError:
+        # No process or no descriptor is left. The worker receives no greeting, so it knows that nothing was started.
+        select.select([], [], [], _PAUSE_S)
+
+
+def _be_monitor(listener: socket.socket, connection: socket.socket) -> None:
+    """Run one job and end this process, whatever happens: it must never serve as a supervisor."""
+    try:
+        listener.close()
+        run_job(connection)
+    except BaseException:  # noqa: BLE001 - nothing above this frame may run in this process
+        os._exit(1)
+    else:
+        os._exit(0)
