@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.core", "worker.core.time", "worker.yaml"),
     ("worker.archetypes", "worker.core.model", "worker.runtime"),
     (
+        "worker.core.collect",
         "worker.core.membership",
         "worker.core.run",
         "worker.core.schedule",

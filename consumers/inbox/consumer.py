@@ -10,8 +10,10 @@ import asyncio
 from typing import Final
 
 from consumers.alerts.recent_ids import RecentIds
+from consumers.inbox.collector import Collector
 from consumers.inbox.counts import Fate, InboxCounts
 from consumers.inbox.notifications import News, NoNotification, ObjectNotification, read_notification
+from consumers.inbox.objects import Objects
 from consumers.inbox.rules import InboxRule, Mapped, Rules
 from consumers.queues.queue import Message
 from worker.core.errors import Rejected, RetryLater
@@ -29,8 +31,9 @@ _log = logger()
 class SensorInbox:
     """Handles the messages of a queue consumer. `counts` counts the notifications by their fate."""
 
-    def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
+    def __init__(self, tables: Tables, rules: Rules, clock: Clock, objects: Objects | None = None) -> None:
         self._rules, self._clock = rules, clock
+        self.collector = Collector(tables, rules, clock, objects)
         self._sensors, self._ledger = Sensors(tables), InboxLedger(tables)
         self._begun = RecentIds()  # during a store outage, one receipt is handled several times
         self.counts = InboxCounts()
@@ -51,6 +54,11 @@ class SensorInbox:
         if refusals:
             raise refusals[0]
 
+    async def take_in(self, news: News) -> None:
+        """Write the sensors of a notification that came by no queue. Raises as `handle` does."""
+        for refusal in await self._take_in(news, is_repeat=False):
+            raise refusal
+
     async def _take_in(self, news: News, *, is_repeat: bool) -> list[Rejected]:
         """Apply every rule to a notification. A rule that cannot use it does not stop the others."""
         refusals: list[Rejected] = []
@@ -70,6 +78,8 @@ class SensorInbox:
         mapped = rule.map(news)
         if mapped is None:
             return Fate.UNMATCHED
+        if isinstance(news, ObjectNotification) and mapped.role is not None:
+            return Fate.USED if await self.collector.take_in(news, mapped) else Fate.SKIPPED
         if isinstance(news, ObjectNotification):
             is_told = await self._tell_of_object(news, mapped, is_repeat=is_repeat)
             return Fate.USED if is_told else Fate.SKIPPED

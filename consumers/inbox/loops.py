@@ -69,13 +69,21 @@ def _steps_from(pipeline: str, rules: Rules) -> Iterator[LoopStep]:
 def _heard(rule: InboxRule, pipeline: str, places: list[BucketPrefix]) -> str | None:
     match rule.source:
         case OfObjects() as source:
-            place = next((place for place in places if source.may_be_in(place)), None)
+            place = next((place for place in places if source.may_be_in(place) or _completes(rule, place)), None)
             return None if place is None else f"writes to {place}, which `{rule.name}` matches"
         case OfEvents(pattern):
             is_heard = any(pattern.matches(_event(kind, pipeline)) for kind in EventType)
             return f"has events that `{rule.name}` matches" if is_heard else None
         case _:
             return None
+
+
+def _completes(rule: InboxRule, place: BucketPrefix) -> bool:
+    """Return whether an object under a prefix could be the marker or the manifest of a rule that collects."""
+    if rule.collect is None or not isinstance(rule.source, OfObjects) or rule.source.bucket != place.bucket:
+        return False
+    patterns = (rule.collect.marker, rule.collect.manifest)
+    return any(pattern is not None and pattern.may_begin(place.prefix) for pattern in patterns)
 
 
 def _event(kind: EventType, pipeline: str) -> Mapping[str, str | Mapping[str, str]]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from consumers.inbox.key_patterns import KeyPattern
@@ -17,6 +18,7 @@ from consumers.inbox.notifications import (
 from consumers.inbox.templates import Facts, Unfilled, fill_fields, fill_text
 from consumers.outbox.patterns import EventPattern
 from worker.config.schema import ID_PATTERN
+from worker.core.collect.collection import Until
 from worker.core.errors import Rejected
 from worker.core.model.ids import PipelineId
 from worker.core.model.values import Json
@@ -84,6 +86,31 @@ class OfMessages:
 Source: TypeAlias = OfObjects | OfEvents | OfMessages
 
 
+class ObjectRole(StrEnum):
+    """ObjectRole is what an object is to a rule that collects: a part, or a sign that all are there."""
+
+    PART = "part"
+    MARKER = "marker"
+    MANIFEST = "manifest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Makes one sensor of all objects of a period, and says when they are complete."""
+
+    until: Until
+    marker: KeyPattern | None = None
+    manifest: KeyPattern | None = None
+
+    def find(self, key: str) -> tuple[ObjectRole, Mapping[str, str]] | None:
+        """Return the role of an object that is not a part, with the captured parts of its key."""
+        for role, pattern in ((ObjectRole.MARKER, self.marker), (ObjectRole.MANIFEST, self.manifest)):
+            found = None if pattern is None else pattern.find(key)
+            if found is not None:
+                return role, found
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
     """Mapped is the sensor that a rule makes from a notification."""
@@ -91,6 +118,7 @@ class Mapped:
     rule: str
     report: SensorReport
     period: Period | None
+    role: ObjectRole | None = None  # set if the rule collects; then the report has no data yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +132,12 @@ class InboxRule:
     period: str = ""
     fields: Mapping[str, Json] | None = None
     writes: tuple[BucketPrefix, ...] = field(default=())
+    collect: Collect | None = None
+
+    @property
+    def reads_objects(self) -> bool:
+        """Return whether the rule needs access to the objects themselves, besides their notifications."""
+        return self.collect is not None and self.collect.manifest is not None
 
     def map(self, news: News) -> Mapped | None:
         """Return the sensor for a notification, or None if it does not match. Raises `Unmappable`."""
@@ -119,15 +153,22 @@ class InboxRule:
         """Return the values that texts of this rule may name, or None if the notification does not match."""
         match self.source, news:
             case OfObjects() as source, ObjectNotification():
-                found = source.find(news.bucket, news.key)
+                found = self._named(source, news)
                 is_heard = news.happened is Happened.CREATED or source.tells_deletes
-                return Facts({**news.facts(), **found}) if found is not None and is_heard else None
+                return Facts({**news.facts(), **found[1]}) if found is not None and is_heard else None
             case OfEvents(pattern), EventNotification(envelope):
                 return Facts(envelope) if pattern.matches(envelope) else None
             case OfMessages(pattern), PlainNotification(body):
                 return Facts(body) if pattern.matches(body) else None
             case _:
                 return None
+
+    def _named(self, source: OfObjects, news: ObjectNotification) -> tuple[ObjectRole, Mapping[str, str]] | None:
+        """Return what an object is to this rule, with the captured parts of its key; None if it is nothing."""
+        if self.collect is not None and news.bucket == source.bucket and (found := self.collect.find(news.key)):
+            return found
+        captured = source.find(news.bucket, news.key)
+        return None if captured is None else (ObjectRole.PART, captured)
 
     def _mapped(self, news: News, facts: Facts) -> Mapped:
         pipeline, sensor = fill_text(self.pipeline, facts), fill_text(self.sensor, facts)
@@ -137,8 +178,18 @@ class InboxRule:
             raise Unmappable(self.name, news, f"a sensor's key has 1 to {SENSOR_CHARS_MAX} characters")
         period = self._period(news, facts)
         stored_key = sensor if period is None else f"{sensor}#{period}"
+        role = self._role(news)
+        if role is not None:
+            report = SensorReport(PipelineId(pipeline), stored_key, {})
+            return Mapped(rule=self.name, report=report, period=period, role=role)
         data = _said_by(news) if self.fields is None else fill_fields(self.fields, facts)
         return Mapped(rule=self.name, report=SensorReport(PipelineId(pipeline), stored_key, data), period=period)
+
+    def _role(self, news: News) -> ObjectRole | None:
+        if self.collect is None or not isinstance(news, ObjectNotification):
+            return None
+        found = self.collect.find(news.key)
+        return ObjectRole.PART if found is None else found[0]
 
     def _period(self, news: News, facts: Facts) -> Period | None:
         if not self.period:

@@ -1,31 +1,35 @@
 """Read the inbox file: rules in YAML. All mistakes are reported at once with their location."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from pydantic import Field
 
-from consumers.inbox.key_patterns import BadKeyPattern, parse_key_pattern
+from consumers.inbox.key_patterns import BadKeyPattern, KeyPattern, parse_key_pattern
 from consumers.inbox.loops import find_loops
 from consumers.inbox.notifications import S3
-from consumers.inbox.rules import BucketPrefix, InboxRule, OfEvents, OfMessages, OfObjects, Rules, Source
+from consumers.inbox.rules import BucketPrefix, Collect, InboxRule, OfEvents, OfMessages, OfObjects, Rules, Source
 from consumers.inbox.templates import TEXT_CHARS_MAX
 from consumers.outbox.patterns import BadEventPattern, parse_pattern
 from worker.config.documents import read_document
 from worker.config.files import UnreadableFile, read_text
 from worker.config.problems import Problem, Problems, advise, show
-from worker.config.schema import Id, Section
+from worker.config.schema import DurationText, Id, Section
 from worker.config.settings import INBOX
 from worker.config.shape import read_shape
+from worker.core.collect.collection import PARTS_MAX, Until
 from worker.core.errors import ConfigError
 from worker.core.model.templates import names, unclosed_names
 from worker.core.model.values import Json
+from worker.core.time.durations import format_duration, parse_duration
 from worker.yaml.document import Path as At
 
 RULES_MAX: Final = 200
 PLACES_MAX: Final = 50
 FIELDS_MAX: Final = 100
+WAIT_MAX: Final = timedelta(days=30)
 SOURCES: Final = ("object", "event", "message")
 OF_OBJECTS: Final = ("bucket", "key", "event", "etag", "size", "version", "at")
 OF_EVENTS: Final = ("id", "source", "detail-type", "time", "account", "region", "resources", "detail", "version")
@@ -44,6 +48,23 @@ class ObjectSection(Section):
     deletes: Literal["ignore", "report"] = Field(default="ignore", description="What the end of an object is.")
 
 
+class UntilSection(Section):
+    """Says when the objects of a period are complete: as soon as any of these holds."""
+
+    object: _Text = Field(default="", description="Key of the object that the producer writes last.")
+    manifest: _Text = Field(default="", description="Key of the JSON object that lists all parts.")
+    count: Annotated[int, Field(ge=1, le=PARTS_MAX)] | None = Field(default=None, description="Number of parts.")
+    quiet: DurationText = Field(default="", description="How long no part arrived.", examples=["10m"])
+
+
+class CollectSection(Section):
+    """Collects all objects of a period into one sensor."""
+
+    until: UntilSection = Field(default_factory=UntilSection, description="When they are complete.")
+    settle: DurationText = Field(default="5s", description="How long to wait for parts after `until.object`.")
+    latest: DurationText = Field(default="", description="How long after the first object to give up.", examples=["6h"])
+
+
 class InboxRuleSection(Section):
     """Describes one kind of notification and its sensor."""
 
@@ -60,6 +81,7 @@ class InboxRuleSection(Section):
     writes: _Prefixes = Field(
         default_factory=list, description="Where the pipeline writes to.", examples=[["s3://landing/curated/"]]
     )
+    collect: CollectSection | None = Field(default=None, description="One sensor for all objects of a period.")
 
 
 class InboxFile(Section):
@@ -155,6 +177,7 @@ class _Reading:
             period=section.period,
             fields=None if section.fields is None else cast("Mapping[str, Json]", section.fields),
             writes=tuple(self._place(number, text) for number, text in enumerate(section.writes)),
+            collect=None if section.collect is None else self._collect(section.collect, source),
         )
 
     def _error(self, path: At, message: str, hint: str = "") -> None:
@@ -213,6 +236,59 @@ class _Reading:
         if not text.startswith("s3://") or not bucket:
             self._error(("writes", number), f"must be like s3://bucket/prefix/; found {show(text)}")
         return BucketPrefix(bucket=bucket, prefix=prefix)
+
+    # --- Collect ------------------------------------------------------------------------------------------------------
+
+    def _collect(self, section: CollectSection, source: Source) -> Collect | None:
+        if not isinstance(source, OfObjects):
+            self._error(("collect",), "collects objects, so the rule must have `object`")
+            return None
+        if self._section.fields is not None:
+            self._error(("fields",), "has no effect with `collect`, which defines the fields", "remove it")
+        if not self._section.period:
+            self._error(("period",), "is required with `collect`: it says which objects belong together")
+        until, at = section.until, ("collect", "until")
+        marker, manifest = (self._pattern((*at, name), getattr(until, name)) for name in ("object", "manifest"))
+        quiet = self._duration((*at, "quiet"), until.quiet)
+        is_given = until.object or until.manifest or until.count or until.quiet
+        if not is_given and not self._problems.is_broken((*self._at, *at, "count")):
+            self._error(at, "needs at least one of object, manifest, count and quiet")
+        return Collect(
+            until=Until(
+                count=until.count,
+                has_marker=marker is not None,
+                has_manifest=manifest is not None,
+                quiet=quiet,
+                settle=self._duration(("collect", "settle"), section.settle) or timedelta(),
+                latest=self._duration(("collect", "latest"), section.latest),
+            ),
+            marker=marker,
+            manifest=manifest,
+        )
+
+    def _pattern(self, path: At, text: str) -> KeyPattern | None:
+        """Read the key of a marker or manifest. What names the sensor must be in it too."""
+        if not text:
+            return None
+        try:
+            pattern = parse_key_pattern(text)
+        except BadKeyPattern as error:
+            self._error(path, str(error))
+            return None
+        for name in ("pipeline", "sensor", "period"):
+            for used in names(getattr(self._section, name)):
+                if used not in {*OF_OBJECTS, *pattern.names}:
+                    self._error(path, f"has no `${{{used}}}`, which `{name}` uses", "use it in the key, or not at all")
+        return pattern
+
+    def _duration(self, path: At, text: str) -> timedelta | None:
+        if not text:
+            return None
+        found = parse_duration(text)
+        if found is None or not timedelta() <= found <= WAIT_MAX:
+            self._error(path, f"must be a duration between 0s and {format_duration(WAIT_MAX)}; found {show(text)}")
+            return None
+        return found
 
     # --- Texts --------------------------------------------------------------------------------------------------------
 

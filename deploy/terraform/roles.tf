@@ -92,6 +92,9 @@ locals {
       { sid = "SensorsQueue", actions = local.take, on = ["queue/sensors"], partition = [] },
       # Sensors, and the ledger of objects. Nothing else is in reach: no session, no lease, no cascade marker.
       { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["control"], partition = ["PIPELINE#*", "INBOX#*"] },
+      # The objects of a period, which are committed together; and which of them were known before.
+      { sid = "Collections", actions = ["dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["COLLECTION#*"] },
+      { sid = "KnownObjects", actions = ["dynamodb:BatchGetItem"], on = ["control"], partition = ["INBOX#*"] },
     ]
   }
 

@@ -10,7 +10,9 @@ from consumers.alerts.log import ConfirmLogged, LoggedAlerts, unconfirmed
 from consumers.alerts.queue import AlertMessages
 from consumers.inbox.consumer import SensorInbox
 from consumers.inbox.counts import InboxSummary
+from consumers.inbox.objects import Objects
 from consumers.inbox.rules_file import rules_from
+from consumers.inbox.s3 import open_objects
 from consumers.outbox.bus import EventBus
 from consumers.outbox.dead_letter_replay import sent_back
 from consumers.outbox.eventbridge import open_bus
@@ -62,6 +64,7 @@ BUS: Final = "bus"
 PEOPLE: Final = "people"
 JOBS: Final = Path("interlock-jobs")  # in the directory that a container is started in
 READ_S: Final = 4.0
+OBJECTS_S: Final = 300.0  # a copy of 5 GB inside S3 answers only when it is done
 LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
 EVENT_LANES: Final = 64  # pipelines whose events are in delivery at once; ten of them share a request
 # Interval between reads of an idle shard: each empty read costs money.
@@ -180,7 +183,7 @@ class AwsPlatform:
         return Resources(
             deps=deps,
             background_tasks=background_tasks,
-            queues=self._consumers(queues, alerting, background_tasks),
+            queues=self._consumers(queues, alerting, background_tasks, await self._inbox(stack, queues)),
             alert_failures=alerting.failures,
         )
 
@@ -238,17 +241,32 @@ class AwsPlatform:
         client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
         return {name: AwsQueue(client, url) for name, url in urls.items() if url}
 
+    async def _inbox(self, stack: AsyncExitStack, queues: Mapping[str, AwsQueue]) -> SensorInbox | None:
+        """Return the inbox if this worker has one, with access to objects if a rule needs it."""
+        if Role.SENSORS not in self._settings.roles or "sensors" not in queues:
+            return None
+        rules = rules_from(self._settings.aws.inbox)
+        objects: Objects | None = None
+        if any(rule.reads_objects for rule in rules):
+            objects = await stack.enter_async_context(open_objects(self._client(OBJECTS_S)))
+        return SensorInbox(self._watched, rules, self._clock, objects)
+
     def _consumers(
-        self, queues: Mapping[str, AwsQueue], alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
+        self,
+        queues: Mapping[str, AwsQueue],
+        alerting: AlertResources,
+        background_tasks: dict[str, BackgroundTask],
+        inbox: SensorInbox | None,
     ) -> list[QueueConsumer]:
         roles, handles = self._settings.roles, dict[str, Handle]()
         if Role.ALERTS in roles and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.deliver).handle
         if Role.EVENTS in roles and "events" in queues:
             handles["events"] = ForeignEvents(Events(self._watched)).handle
-        if Role.SENSORS in roles and "sensors" in queues:
-            inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
+        if inbox is not None:
             background_tasks["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
+            if inbox.collector.is_needed:
+                background_tasks["inbox-collections"] = inbox.collector.run
             handles["sensors"] = inbox.handle
         return [
             queue_consumer(

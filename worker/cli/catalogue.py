@@ -66,7 +66,7 @@ def _pipelines() -> "Typer":
 
 
 def _inbox() -> "Typer":
-    from worker.cli.commands.inbox import inbox_app
+    from worker.cli.commands.operate.inbox import inbox_app
 
     return inbox_app
 

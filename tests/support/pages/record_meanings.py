@@ -222,6 +222,18 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("inbox parts",),
+        "inbox-part",
+        "one for each object, in the order of their keys",
+        {
+            "key": "the object's key",
+            "etag": "its content; empty if it is not there",
+            "size": "its bytes",
+            "state": "`there`, `missing` (the manifest lists it) or `deleted`",
+            "version": "the version of the collection in which it last changed",
+        },
+    ),
+    Record(
         ("store init",),
         "init",
         "one record",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.folder import FolderObjects, FolderWatch
+from consumers.inbox.objects import ObjectGone
 from consumers.inbox.rules import BucketPrefix
 from consumers.inbox.rules_file import rules_of
 from consumers.inbox.s3 import ListedObject
@@ -15,7 +18,7 @@ from tests.support.builders.cli_runs import ORDERS, a_store
 from tests.support.builders.command_line import interlock, records
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.worlds.inbox import RULES, InboxWorld, an_object, message, notification
-from worker.core.errors import RetryLater
+from worker.core.errors import ConfigError, Rejected, RetryLater
 
 EXAMPLES = Path(__file__).parents[3] / "examples/inbox"
 
@@ -230,3 +233,84 @@ def test_only_rules_about_objects_are_asked() -> None:
     world = InboxWorld(rules_of("rules: [{name: a, event: {source: [x]}, pipeline: p, sensor: s}]"))
 
     assert not Seeder(world.tables, world.rules, world.clock).is_about(PLACE)
+
+
+# --- a folder as a bucket ---------------------------------------------------------------------------------------------
+
+PARTS = """\
+rules:
+  - name: parts
+    object: {bucket: landing, key: "orders/${date}/*.csv"}
+    pipeline: orders
+    sensor: parts
+    period: ${date}
+    collect: {until: {manifest: "orders/${date}/manifest.json"}}
+"""
+
+
+def write_parts(here: Path) -> Path:
+    folder = here / "landing/orders/2026-03-03"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('["orders/2026-03-03/a.csv", "orders/2026-03-03/b.csv"]')
+    (folder / "a.csv").write_text("1")
+    (folder / "unfinished.csv.tmp").write_text("1")
+    return folder
+
+
+@on_virtual_time
+async def test_a_folder_is_watched_as_a_bucket_and_its_files_are_reported_once_for_each_content(here: Path) -> None:
+    folder, world = write_parts(here), InboxWorld(rules=rules_of(PARTS))
+    inbox = SensorInbox(world.tables, world.rules, world.clock, FolderObjects(here / "landing", "landing"))
+    watch = FolderWatch(here / "landing", "landing", world.clock, inbox.take_in)
+
+    assert [await watch.look() for _ in range(3)] == [0, 2, 0]
+    (folder / "b.csv").write_text("2")
+    assert [await watch.look() for _ in range(3)] == [0, 1, 0]
+    (folder / "a.csv").write_text("changed")
+    assert [await watch.look() for _ in range(3)] == [0, 1, 0]
+
+    found = await world.sensor(key="parts#2026-03-03")
+    assert found is not None
+    assert (found["complete"], found["count"], found["bytes"]) == (True, 2, 8)
+    other = FolderWatch(here / "landing", "landing", world.clock, inbox.take_in)  # after a restart
+    assert [await other.look() for _ in range(2)] == [0, 3]
+    assert await world.sensor(key="parts#2026-03-03") == found
+
+
+@on_virtual_time
+async def test_a_folder_holds_only_its_own_objects(here: Path) -> None:
+    write_parts(here)
+    (here / "secret.csv").write_text("1")
+    objects = FolderObjects(here / "landing", "landing")
+
+    with pytest.raises(Rejected, match="outside"):
+        await objects.read("landing", "../secret.csv", 10)
+    with pytest.raises(ConfigError, match="not for elsewhere"):
+        await objects.state("elsewhere", "a")
+    with pytest.raises(Rejected, match="is the most"):
+        await objects.read("landing", "orders/2026-03-03/manifest.json", 5)
+    with pytest.raises(ObjectGone):
+        await objects.read("landing", "orders/none", 5)
+    with pytest.raises(ObjectGone):
+        await objects.copy("landing", "orders/2026-03-03/a.csv", "other", to_bucket="landing", to_key="b")
+
+
+def test_the_parts_of_a_sensor_are_listed_and_a_cut_list_says_so(here: Path) -> None:
+    a_store(here, ORDERS)
+    (here / "parts.yaml").write_text(PARTS.replace('manifest: "orders/${date}/manifest.json"', "count: 2"))
+    file = a_message(here, notification(*(an_object(f"orders/2026-03-03/{name}.csv") for name in "ba")))
+    assert interlock("inbox", "put", file, "--rules", "parts.yaml").exit_code == 0
+
+    whole = interlock("inbox", "parts", "orders", "parts#2026-03-03")
+    cut = interlock("inbox", "parts", "orders", "parts#2026-03-03", "--json", "--limit", "1")
+    wrong = interlock("inbox", "parts", "orders", "parts")
+
+    assert whole.stdout.splitlines() == [
+        "orders/2026-03-03/a.csv  12 bytes  there",
+        "orders/2026-03-03/b.csv  12 bytes  there",
+        "2 objects: all 2 parts arrived",
+    ]
+    assert [each["key"] for each in records(cut.stdout)] == ["orders/2026-03-03/a.csv"]
+    assert "1 more are not shown" in cut.stderr
+    assert wrong.exit_code != 0
+    assert "has no sensor 'parts'" in wrong.stderr

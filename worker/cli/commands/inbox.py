@@ -126,7 +126,7 @@ def _said(mapped: Mapped) -> list[tuple[str, Json]]:
         ("pipeline", report.pipeline),
         ("sensor", report.key),
         ("period", period),
-        ("fields", report.data),
+        ("fields", report.data if mapped.role is None else {"collects": mapped.role}),
     ]
 
 

@@ -537,6 +537,30 @@ def inbox_ledger_sk(rule: str) -> str:
     return f"LEDGER#{rule}"
 
 
+COLLECTION = "COLLECTION"
+COLLECTION_PART = "PART#"
+COLLECTION_CHECKS = "COLLECTION#CHECKS"  # a partition key: collections that time alone may complete
+
+
+def collection_id(rule: str, pipeline: PipelineId, sensor_key: str) -> str:
+    """Return what identifies the objects that a rule collects for one sensor; a hash, so it is short."""
+    return hashlib.sha256(f"{rule}\0{pipeline}\0{sensor_key}".encode()).hexdigest()[:32]
+
+
+def collection_pk(collection: str) -> str:
+    return f"COLLECTION#{collection}"
+
+
+def collection_part_sk(object_key: str) -> str:
+    """Return the row of one object; a hash, because an object's key may be as long as a row key may be."""
+    return f"{COLLECTION_PART}{hashlib.sha256(object_key.encode()).hexdigest()[:32]}"
+
+
+def collection_check_sk(at: datetime, collection: str) -> str:
+    """Return the row that says when to check a collection again, in time order."""
+    return stamped_sk(at, collection)
+
+
 # --- index values -----------------------------------------------------------------------------------------------------
 
 

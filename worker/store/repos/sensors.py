@@ -5,6 +5,7 @@ inbox: a plain write in its own commit, never inside a transaction.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
@@ -17,11 +18,13 @@ from worker.store.rows import to_json_map
 from worker.store.table import (
     COMMIT_ID,
     TTL,
+    Absent,
     Between,
     Delete,
     Equals,
     Exists,
     Key,
+    Less,
     Prefix,
     Put,
     Row,
@@ -30,9 +33,11 @@ from worker.store.table import (
     Tables,
     Value,
     all_of,
+    any_of,
     query_all,
 )
 
+_COLLECTED = "collected"  # attribute: the version of the collection that a sensor shows
 _NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
 
 
@@ -88,6 +93,17 @@ class Sensors:
         """Write a whole sensor as a producer does, and replace what was there."""
         at = _key(pipeline, key)
         await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
+
+    async def put_collected(self, pipeline: PipelineId, key: str, data: Mapping[str, Json], version: int) -> None:
+        """Write the sensor of a collection, unless one of this or a later version is there.
+
+        So a worker that is slow cannot replace what a faster one wrote. A sensor of anyone else is replaced.
+        """
+        at = _key(pipeline, key)
+        row: Row = {"PK": at.pk, "SK": at.sk, "data": data, _COLLECTED: version}
+        condition = any_of(Absent(_COLLECTED), Less(_COLLECTED, version))
+        with suppress(StaleWrite):
+            await self._tables.commit(Put(TableName.CONTROL, row, condition))
 
     async def remove(self, pipeline: PipelineId, seen: Sensor) -> None:
         """Delete a sensor if it is still as it was seen; no effect if it is gone.

@@ -1,16 +1,18 @@
 """The inbox file: what it means, and what is said about mistakes, each with its place."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from consumers.inbox.key_patterns import SHAPES
 from consumers.inbox.notifications import EventNotification, ObjectNotification, PlainNotification, read_notification
-from consumers.inbox.rules import Mapped, Unmappable
+from consumers.inbox.rules import Mapped, ObjectRole, Unmappable
 from consumers.inbox.rules_file import OF_OBJECTS, check_rules, rules_from, rules_in, rules_of
 from tests.support.worlds.inbox import an_object, message, notification
 from worker.config.load import load_directory
+from worker.core.collect.collection import Until
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
 
@@ -215,6 +217,75 @@ def test_what_leads_nowhere_is_no_loop(rules: str) -> None:
     assert problems(f"rules:\n{rules}") == []
 
 
+# --- collect ----------------------------------------------------------------------------------------------------------
+
+COLLECT = """\
+rules:
+  - name: parts
+    object: {bucket: b, key: "in/${date}/part-${part}.csv"}
+    pipeline: p
+    sensor: parts
+    period: ${date}
+    collect: {COLLECT}
+"""
+
+
+def collecting(collect: str) -> str:
+    return COLLECT.replace("{COLLECT}", collect)
+
+
+def test_a_rule_that_collects_names_the_part_the_marker_and_the_manifest() -> None:
+    text = collecting('{until: {object: "in/${date}/_SUCCESS", manifest: "in/${date}/m.json"}, latest: 6h}')
+    [rule] = rules_of(text)
+    found = {key: mapped(text, f"in/2026-03-03/{key}") for key in ("part-1.csv", "_SUCCESS", "m.json", "other")}
+
+    assert {key: each and each.role for key, each in found.items()} == {
+        "part-1.csv": ObjectRole.PART,
+        "_SUCCESS": ObjectRole.MARKER,
+        "m.json": ObjectRole.MANIFEST,
+        "other": None,
+    }
+    assert {each.report.key for each in found.values() if each} == {"parts#2026-03-03"}
+    assert rule.collect is not None
+    assert rule.collect.until == Until(has_marker=True, has_manifest=True, latest=timedelta(hours=6))
+    assert rule.reads_objects
+
+
+@pytest.mark.parametrize(
+    ("collect", "problem"),
+    [
+        ("{}", "needs at least one of object, manifest, count and quiet"),
+        ("{until: {count: 0}}", "rules[0].collect.until.count"),
+        ("{until: {count: 100001}}", "rules[0].collect.until.count"),
+        ("{until: {quiet: soon}}", "must be a duration between 0s and 720h"),
+        ("{until: {count: 1}, latest: 31d}", "rules[0].collect.latest: must be a duration between 0s and 720h"),
+        ('{until: {object: "in/_SUCCESS"}}', "has no `${date}`, which `period` uses"),
+        ('{until: {object: "in/${date}/**/**"}}', "`**` stands in it twice"),
+    ],
+)
+def test_mistakes_in_collect_are_reported_at_their_place(collect: str, problem: str) -> None:
+    [found] = problems(collecting(collect))
+
+    assert problem in found
+
+
+def test_what_collect_cannot_be_combined_with_is_said() -> None:
+    base = "rules:\n  - {name: a, pipeline: p, sensor: s, collect: {until: {count: 1}}, "
+
+    assert "the rule must have `object`" in problems(base + "message: {kind: [x]}, period: x}")[0]
+    assert "is required with `collect`" in problems(base + "object: {bucket: b}}")[0]
+    assert "has no effect with `collect`" in problems(base + "object: {bucket: b}, period: x, fields: {a: 1}}")[0]
+
+
+def test_a_pipeline_that_writes_its_own_marker_is_a_loop() -> None:
+    text = collecting('{until: {object: "done/${date}/_SUCCESS"}}')
+
+    [found] = problems(text + "    writes: [s3://b/done/]\n")
+
+    assert "this is a loop" in found
+    assert problems(text + "    writes: [s3://b/curated/]\n") == []
+
+
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +300,6 @@ def test_the_examples_load_and_speak_of_pipelines_that_are_there(path: Path) -> 
 
 def test_the_example_of_the_page_loads() -> None:
     page = (EXAMPLES.parent / "docs/inbox.md").read_text(encoding="utf-8")
-    [example] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
 
-    assert [rule.name for rule in rules_of(example)] == ["orders-export"]
+    assert [rule.name for each in examples for rule in rules_of(each)] == ["orders-export", "orders-parts"]
