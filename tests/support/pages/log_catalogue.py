@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from worker.app import worklog
@@ -32,6 +33,7 @@ class Logged:
     facts: set[str] = field(default_factory=set[str])
 
 
+@cache
 def catalogue() -> dict[str, Logged]:
     """Every event by its name, in order."""
     found: dict[str, Logged] = {}
