@@ -52,7 +52,7 @@ def log_notice(notice: Notice) -> None:
             _log.debug("lease.gone", stream=stream, shard=shard)
         case ClockWrong(ahead_s):
             _log.error("clock.distrusted", ahead_s=ahead_s)
-        case StoreDown(reason):
-            _log.error("store.down", reason=reason)
+        case StoreDown(reason, for_s):
+            _log.error("store.down", reason=reason, for_s=round(for_s))
         case StoreBack(after_s):
             _log.info("store.back", after_s=round(after_s))

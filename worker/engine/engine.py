@@ -41,7 +41,7 @@ from worker.engine.decisions import Decided, DecidedDryRun, Decisions
 from worker.engine.dispatcher import ActionDispatcher
 from worker.engine.dry_runs import DryRunEngine
 from worker.engine.evaluations import Evaluations
-from worker.engine.fact_log import log_decided, log_ignored
+from worker.engine.fact_log import FactLog
 from worker.engine.incidents import CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.probe_results import ProbeResults
@@ -110,10 +110,11 @@ class Engine:
     ) -> None:
         session = self._session = standing.session
         self._configs, self._watches, self._pauses, self._timers = configs, watches, pauses, timers
-        self._standing, self._clock, self._new_id, self._log, self._boundary = standing, clock, new_id, log, boundary
+        self._standing, self._clock, self._new_id, self._boundary = standing, clock, new_id, boundary
         self._runs, self._durations = Runs(tables), Durations()
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
+        self._fact_log = FactLog(log, session)
         self._corrupt_runs = CorruptRunReporter(commits, clock, log)
         self._tasks = RunTasks(
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
@@ -206,7 +207,7 @@ class Engine:
         if isinstance(answer, DecidedDryRun):
             await self._dry_runs.handle(key, fact, answer.version, answer.schedule)
         else:
-            log_ignored(self._log, key, fact, answer.reason)
+            self._fact_log.ignored(key, fact, answer.reason)
         return Handled.SETTLED
 
     def request_evaluation(self, kind: RowKind, key: RunKey) -> None:
@@ -268,7 +269,7 @@ class Engine:
             self._hold(run, decided.pipeline, decided.schedule)
             if isinstance(fact, JobSucceeded) and run.is_ended and before and before.state is State.POLLING:
                 self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
-        log_decided(self._log, key, fact, decided.decision)
+        self._fact_log.decided(key, fact, decided.decision, run)
         handled = Handled.HELD_BACK if decided.decision.is_held_back else Handled.SETTLED
         if until := decided.decision.held_back_until:
             self._pauses.note(key.pipeline, until)
@@ -400,6 +401,7 @@ class Engine:
             self._ends.await_end(run, version.pipeline)
         self._shifts.notice()  # the earlier holder has moved its times by all steps until now
         self._held[key] = run
+        self._fact_log.adopted(run, len(self._held))
         self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 
     async def _poll_once(self, run: Run) -> None:

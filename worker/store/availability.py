@@ -1,4 +1,4 @@
-"""Store availability: reports an outage once, with its reason, and its end, with its duration.
+"""Store availability: reports an outage, with its reason and duration, again each minute, and its end.
 
 Reads and writes are tracked separately. A full disk accepts no writes and answers every read; it must not alternate
 between healthy and unhealthy.
@@ -6,12 +6,13 @@ between healthy and unhealthy.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from worker.runtime.clock import Clock
 
+REMINDED_EVERY_S: Final = 60.0
 OUTAGE_AFTER_S: Final = 2.0  # a single failed call is retried, and says nothing about the store
 
 
@@ -22,9 +23,10 @@ class AccessKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreDown:
-    """StoreDown: the store does not answer; everything that needs it waits."""
+    """StoreDown: the store has not answered for `for_s`; everything that needs it waits."""
 
     reason: str
+    for_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class StoreAvailability:
         self._clock, self._notify = clock, notify
         self._failing: dict[AccessKind, _Failing] = {}
         self._down_since: float | None = None
+        self._notified_at = 0.0
         self._lock = threading.Lock()
 
     def failed(self, access: AccessKind, *, began_at: float, reason: str) -> None:
@@ -57,10 +60,15 @@ class StoreAvailability:
         with self._lock:
             since = self._failing[access].since if access in self._failing else began_at
             self._failing[access] = _Failing(since, reason)
-            if self._down_since is not None or self._clock.monotonic() - since < OUTAGE_AFTER_S:
+            now = self._clock.monotonic()
+            if self._down_since is None:
+                if now - since < OUTAGE_AFTER_S:
+                    return
+                self._down_since = since
+            elif now - self._notified_at < REMINDED_EVERY_S:
                 return
-            self._down_since = since
-        self._notify(StoreDown(reason))
+            self._notified_at, for_s = now, now - self._down_since
+        self._notify(StoreDown(reason, for_s))
 
     def answered(self, access: AccessKind) -> None:
         if not self._failing:  # the usual case needs no lock

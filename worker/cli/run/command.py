@@ -109,6 +109,8 @@ def _configure_logs(streams: RunStreams, clock: Clock, request: RunOptions) -> N
 async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) -> int:
     screen, settings = streams.screen, read_settings(os.environ, store=access.url)
     for_people = request.format.is_text(streams.out)
+    # Where programs read the log, every line of it is JSON, and the log's own events say the same.
+    remark = screen.remark if request.format.is_text(streams.log) else _unsaid
     watch: PipelineWatch | None = None
     if request.sources is not None:
         if settings.shadow:
@@ -117,12 +119,12 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
             report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
             # Before the files are read: a change while they are is then seen later.
             watch = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
-        pushed = await _push(screen, access, request.sources)
+        pushed = await _push(screen, remark, access, request.sources)
         if pushed is None:
             return Exit.PROBLEMS
         if watch is not None:
             watch.note_pushed(pushed)
-    await _introduce(screen, access, settings)
+    await _introduce(remark, access, settings)
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
     from worker.app.embedded import Options  # noqa: PLC0415
@@ -138,11 +140,17 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
         show_line=streams.show_line(screen) if for_people else None,
     )
     if watch is not None:
-        screen.remark("watching the pipeline files: a change is in force within seconds")
+        remark("watching the pipeline files: a change is in force within seconds")
     return await _work(make_worker(options, access.clock), streams, watch, for_people=for_people)
 
 
-async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> Directory | None:
+def _unsaid(_: str) -> None:
+    pass
+
+
+async def _push(
+    screen: Screen, remark: Callable[[str], None], access: StoreAccess, sources: Sources
+) -> Directory | None:
     """Push the files, and create the store if it does not exist. Return None if a file has an error.
 
     `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
@@ -153,25 +161,27 @@ async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> Direct
     if found is None:
         return None
     if await access.admin.init(may_create=False):
-        screen.remark(f"made {access.admin.place}")
+        remark(f"made {access.admin.place}")
+        _log.info("store.made", store=access.admin.place)
     await push_files(screen, access, request, found)
     return found
 
 
-async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
+async def _introduce(remark: Callable[[str], None], access: StoreAccess, settings: Settings) -> None:
     if settings.shadow:
-        screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
+        remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
         return
     if Role.ENGINE not in settings.roles:
         # A worker whose roles do not need pipelines may lack the right to list them.
         duties = ", ".join(sorted(settings.roles))
-        screen.remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
+        remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
         return
     async with access.tables() as tables:
         count = len([stored async for stored in Pipelines(tables).list()])
-    screen.remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
+    remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
     if not count:
-        screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
+        _log.info("pipelines.none", store=access.admin.place)
+        remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
 
 
 async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | None, *, for_people: bool) -> int:
