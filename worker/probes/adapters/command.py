@@ -112,7 +112,7 @@ async def _read_up_to(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
 
 
 async def _read_first(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
-    """Read to the end of a stream and keep its beginning: a program must not wait for a reader of its complaints."""
+    """Read to the end of a stream and keep its beginning, so that the program never waits for a reader."""
     kept = await _read_up_to(stream, bytes_max)
     while await stream.read(OUTPUT_BYTES_MAX):
         pass
