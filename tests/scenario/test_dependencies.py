@@ -425,3 +425,44 @@ async def test_a_rerun_below_waits_for_a_request_that_a_pause_holds_for_hours() 
 
         assert held == 1
         assert [await attempt_of(world, f"{name}/{DAY}") for name in "abd"] == [2, 2, 2]
+
+
+@on_virtual_time
+async def test_a_result_follows_although_a_run_further_above_cannot_run_again() -> None:
+    world = await a_chain(root("a"), root("b"), after("c", ["a", "b"]), after("d", ["c"]), after("e", ["d"]))
+    async with world.worker():
+        for name in ("a", "b"):
+            await ready(world, name, DAY)
+        await world.wait(minutes=2)
+        world.runner.at_once = FAILED
+        await rerun(world, f"b/{DAY}")
+        await world.wait(minutes=10)
+        world.runner.at_once = Succeeded()
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=10)
+        # c is out of date and waits for b, which a person has to fix; d is run again by one.
+        await rerun(world, f"d/{DAY}")
+        await world.wait(minutes=10)
+        attempts = [await attempt_of(world, f"{name}/{DAY}") for name in "acde"]
+        await rerun(world, f"b/{DAY}")
+        await world.wait(minutes=10)
+
+        assert attempts == [2, 1, 2, 2]
+        assert await state_of(world, f"b/{DAY}") is State.COMPLETED
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "cd"] == [2, 3]
+
+
+@on_virtual_time
+async def test_a_result_follows_although_the_rerun_of_a_run_above_it_was_rejected() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]), after("d", ["c"]))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=2)
+        await push(world.tables, world, after("b", ["a"], f"exclude: {{dates: ['{DAY}']}}"))
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=10)
+        await rerun(world, f"c/{DAY}")
+        await world.wait(minutes=10)
+
+        assert [await attempt_of(world, f"{name}/{DAY}") for name in "abcd"] == [2, 1, 2, 2]
+        assert len(await told(world, "b", "PIPELINE_EXCLUDED")) == 1

@@ -18,7 +18,7 @@ from worker.core.dependencies.period_mapping import (
 from worker.core.model.keys import RunKey, run_key_of_name
 from worker.core.model.pipeline import Dependency, OnRerun, PeriodMapping, PipelineId, Schedule
 from worker.core.run.context import limits
-from worker.core.run.ended import changed_upstreams, named, on_rerun
+from worker.core.run.ended import changed_upstreams, named, on_rerun, signature_of
 from worker.core.run.facts import UpstreamEnded
 from worker.core.run.state import PATH_MAX, ForeignRun, Outcome, Run
 from worker.core.schedule.period_range import wrong_grain
@@ -54,12 +54,15 @@ class UpstreamReader:
 
     async def ended(self, run: Run, schedule: Schedule, upstream: RunKey) -> UpstreamEnded:
         """Return the fact that an upstream run ended, with what its upstreams are now."""
-        gate = await self.gate(run.key, schedule)
-        current = gate.attempts | await self._others(run, gate)
+        gate, current = await self._current(run, schedule)
         waits_for = None if gate.is_at_rest else gate.reason or "an upstream run is active"
         if waits_for is None and changed_upstreams(run, current):
             waits_for = await self._unsettled(gate)
         return UpstreamEnded(upstream=upstream, upstreams=current, waits_for=waits_for, is_followed=gate.is_followed)
+
+    async def _current(self, run: Run, schedule: Schedule) -> tuple[GateResult, dict[str, str]]:
+        gate = await self.gate(run.key, schedule)
+        return gate, gate.attempts | await self._others(run, gate)
 
     async def link(self, schedule: Schedule, dependency: Dependency, memo: UpstreamMemo | None = None) -> Link | str:
         """Return the dependency with the upstream's schedule in force, or why there is none."""
@@ -137,17 +140,23 @@ class UpstreamReader:
         return None
 
     async def _is_to_rerun(self, run: Run, above: Mapping[RunKey, Run | ForeignRun]) -> bool:
-        """Return whether an ended run is out of date and will be rerun for it, within its budget."""
-        runs = (UpstreamRun(key=key, run=each) for key, each in above.items())
-        current = {str(each.key): each.attempt for each in runs if each.is_complete}
-        changed = changed_upstreams(run, current)
-        version = await self._configs.current(run.key.pipeline) if changed else None
-        schedule = version.pipeline.schedule(run.key.schedule) if version else None
-        if version is None or schedule is None or run.outcome is Outcome.CANCELLED:
+        """Return whether an ended run is out of date and will be rerun for it, without anybody's help.
+
+        One that waits for a failed run is not about to, nor is one whose rerun was rejected: what is below them would
+        wait for ever.
+        """
+        if run.outcome is Outcome.CANCELLED or not _differs(run, above):
             return False
-        is_followed = any(isinstance(each, Run) and each.is_followed for each in above.values())
+        version = await self._configs.current(run.key.pipeline)
+        schedule = version.pipeline.schedule(run.key.schedule) if version else None
+        if version is None or schedule is None or version.pipeline.dry_run:
+            return False
+        gate, current = await self._current(run, schedule)
+        changed = changed_upstreams(run, current)
+        if not changed or signature_of(changed) == run.upstream_reported or not (gate.is_at_rest or gate.is_moving):
+            return False
         wants = any(on_rerun(schedule, name) is OnRerun.RERUN for name in changed)
-        return is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
+        return gate.is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
 
     async def _requested(self, runs: Collection[Run]) -> list[str]:
         """Return the runs with a rerun request that is not answered, however long a pause holds it."""
@@ -166,6 +175,12 @@ class UpstreamReader:
         if version is None or schedule is None or version.pipeline.dry_run:
             return False
         return schedule.grain is None or wrong_grain(key.period, schedule) is None
+
+
+def _differs(run: Run, above: Mapping[RunKey, Run | ForeignRun]) -> bool:
+    """Return whether an upstream run that the job was started on has another attempt now."""
+    attempts = (UpstreamRun(key=key, run=each) for key, each in above.items())
+    return any(run.started_after.get(str(each.key), each.attempt) != each.attempt for each in attempts)
 
 
 def _is_open(run: Run, request: RerunRequest) -> bool:

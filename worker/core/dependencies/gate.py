@@ -162,6 +162,11 @@ class GateResult:
         return all(item.is_at_rest for item in self.items)
 
     @property
+    def is_moving(self) -> bool:
+        """Return whether an upstream run is active: its end changes what the gate finds."""
+        return any(run.standing is Standing.ACTIVE for item in self.items for run in item.runs)
+
+    @property
     def may_create(self) -> bool:
         """Return whether the upstreams create a run: all are complete, and at least one has a run."""
         return self.is_passed and any(item.has_run for item in self.items)

@@ -86,7 +86,7 @@ def judge_upstreams(context: Context, fact: UpstreamEnded) -> Decision:
         return ignore(f"{len(changed)} upstream runs changed; waiting: {fact.waits_for}")
     if run.outcome is Outcome.CANCELLED:
         return ignore("the run was cancelled; only a person can reopen it")
-    signature = content_hash(dict(sorted(changed.items())))
+    signature = signature_of(changed)
     if signature == run.upstream_reported:
         return ignore("these upstream attempts were reported already")
     if fact.is_followed:
@@ -108,6 +108,11 @@ def changed_upstreams(run: Run, now: Mapping[str, str]) -> dict[str, str]:
     """Return the upstream runs whose complete attempt is not the one that the job was started on."""
     started = run.started_after
     return {key: attempt for key, attempt in now.items() if key in started and started[key] != attempt}
+
+
+def signature_of(changed: Mapping[str, str]) -> str:
+    """Return what a run remembers of the upstream attempts for which it was rerun, or which were reported."""
+    return content_hash(dict(sorted(changed.items())))
 
 
 def on_rerun(schedule: Schedule, upstream: str) -> OnRerun:
