@@ -116,7 +116,19 @@ RECORDS: Final[Sequence[Record]] = (
             "warnings": "how many warnings",
         },
     ),
-    Record(("plan",), "run", "one for each expected run", _PLANNED),
+    Record(
+        ("plan",),
+        "run",
+        "one for each expected run",
+        {
+            **_PLANNED,
+            "status": "with `--states`, how far the run is; else null",
+            "waitsFor": (
+                "for each item of `after`: `pipeline`, `schedule`, `periods`, the `first` and `last` period, "
+                "how many `runs`, `require`, a `sentence`, and with `--states` the `state`"
+            ),
+        },
+    ),
     Record(
         ("plan",),
         "change",

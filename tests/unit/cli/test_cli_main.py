@@ -98,6 +98,7 @@ def test_each_help_page_gives_examples_that_work(command: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     for directory in ("pipelines", "deployed"):
         shutil.copytree(EXAMPLES, tmp_path / directory)
+    interlock("store", "init")  # for a plan with states
 
     page = interlock(command, "--help").stdout.partition("Examples:")[2]
 

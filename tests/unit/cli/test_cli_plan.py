@@ -64,7 +64,7 @@ def test_a_record_says_when_and_until_when(tmp_path: Path) -> None:
         "type": "run", "pipeline": "a", "schedule": "cron", "period": "2027-03-22", "day": "2027-03-22", "by": "cron",
         "at": "2027-03-22T21:30:00Z", "local": "2027-03-22T17:30:00-04:00", "zone": "America/New_York",
         "warningAt": None, "breachAt": "2027-03-23T00:00:00Z", "evaluationAt": None, "triggerDeadlineAt": None,
-        "excluded": None, "note": None,
+        "excluded": None, "note": None, "status": None, "waitsFor": [],
     }  # fmt: skip
 
 

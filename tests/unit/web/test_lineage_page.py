@@ -108,6 +108,17 @@ async def test_a_lineage_reads_in_proportion_to_what_it_shows(world: ConsoleWorl
     assert world.tables.rows["written"] == 0
 
 
+async def test_the_pages_of_a_run_and_a_pipeline_say_which_upstreams_are_waited_for(world: ConsoleWorld) -> None:
+    due = AFTER.format(name="due-facts", after="{pipeline: orders-daily}") + "sla: {deadline: '09:00'}\n"
+    await Pipelines(world.tables).put(PipelineId("due-facts"), due)
+    run = await page(world, f"/runs/order-facts/stream/{YESTERDAY}")
+    pipeline = await page(world, "/pipelines/due-facts")
+
+    assert f"waits for orders-daily {YESTERDAY}: {YESTERDAY} waiting" in run
+    assert f"waits for customer-snapshot {YESTERDAY}: {YESTERDAY} starting" in run
+    assert "when its upstreams are complete" in pipeline
+
+
 # --- the drawing ------------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,10 @@
 """`interlock plan`: list expected runs, their times and deadlines, and excluded runs with the reason."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,14 +13,16 @@ import typer
 from worker.cli.commands.validate import place_and_message
 from worker.cli.plan.archetypes import archetype_changes, show_archetype_changes
 from worker.cli.plan.view import block_row, change_record, change_row
+from worker.cli.plan.waits import FileWaits
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
-from worker.cli.terminal.store_session import Exit
+from worker.cli.terminal.store_access import StoreUrl, on_store
+from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.problems import Problem
 from worker.config.scalars import read_date
 from worker.config.suggestions import suggest
-from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
 from worker.core.schedule.agenda import Block, PlanEntry, Span, agenda, by_day, unclocked
 from worker.core.schedule.agenda_record import agenda_record
 from worker.core.schedule.plan_changes import DifferenceKind, RunDifference, changes
@@ -32,6 +34,7 @@ LAST_DAY: Final = date(2999, 12, 31)
 LINES_MAX = 2_000  # nobody reads a longer plan; --json gives all of it
 CHANGES_SHOWN_MAX = 10  # of one schedule, unless --all is given
 PROBLEMS_SHOWN_MAX = 5
+STATES_MAX: Final = 500  # runs whose upstream runs are read from the store
 
 CHANGE_STYLES = {
     DifferenceKind.ADDED: "green",
@@ -61,6 +64,7 @@ class Sound:
     pipelines: list[Pipeline]
     is_whole: bool
     is_unknown: bool = False
+    known: Mapping[PipelineId, Pipeline] = field(default_factory=dict[PipelineId, Pipeline])  # with those not chosen
 
 
 @dataclass(slots=True)
@@ -87,14 +91,33 @@ def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
     The code is 1 if some file could not be used or there is nothing to plan, and 2 if no file has the named pipeline.
     """
     sound = read_pipelines(screen, sources, request)
+    return show_plan(screen, sound, request, FileWaits(sound.known))
+
+
+async def run_plan_with_states(screen: Screen, access: StoreAccess, sources: Sources, request: PlanRequest) -> int:
+    """Print the plan with the state of what each run waits for, and return the exit code of `run_plan`."""
+    from worker.cli.plan.states import read_states  # noqa: PLC0415  a plan from files alone needs no store
+
+    sound = read_pipelines(screen, sources, request)
+    dependent = (each for each in agenda(sound.pipelines, request.span) if each.schedule.after)
+    entries = list(islice((each for each in dependent if each.run.excluded is None), STATES_MAX + 1))
+    async with access.tables() as tables:
+        states = await read_states(tables, entries[:STATES_MAX])
+    if len(entries) > STATES_MAX:
+        first = f"the states of the first {STATES_MAX} runs are shown"
+        screen.remark(f"{first}; narrow with --pipeline or --days", style="yellow")
+    return show_plan(screen, sound, request, FileWaits(sound.known, states))
+
+
+def show_plan(screen: Screen, sound: Sound, request: PlanRequest, waits: FileWaits) -> int:
     if sound.is_unknown:
         return Exit.WRONG
     totals = Totals()
     entries = totals.watch(agenda(sound.pipelines, request.span))
     if request.as_json:
-        show_records(screen, entries, totals, request.span)
+        show_records(screen, entries, totals, request.span, waits)
     else:
-        show_days(screen, entries, show_all=request.show_all)
+        show_days(screen, entries, waits, show_all=request.show_all)
         show_totals(screen, sound.pipelines, totals, request.span)
     return 0 if sound.is_whole and sound.pipelines else 1
 
@@ -136,7 +159,9 @@ def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> So
         if hint := suggest(request.pipeline, [pipeline.id for pipeline in found.pipelines]):
             screen.remark(f"    {hint}")
     is_whole = bool(found.files) and not found.errors
-    return Sound(chosen, is_whole=is_whole, is_unknown=is_whole and not chosen and request.pipeline is not None)
+    is_unknown = is_whole and not chosen and request.pipeline is not None
+    known = {pipeline.id: pipeline for pipeline in found.pipelines}
+    return Sound(chosen, is_whole=is_whole, is_unknown=is_unknown, known=known)
 
 
 def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
@@ -147,14 +172,14 @@ def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
         screen.remark(f"{total}; those files are left out. `interlock validate` shows every problem", style="red")
 
 
-def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, span: Span) -> None:
+def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, span: Span, waits: FileWaits) -> None:
     for entry in entries:
-        screen.record({"type": "run", **agenda_record(entry)})
+        screen.record({"type": "run", **agenda_record(entry), **waits.record(entry)})
     numbers = {"runs": totals.runs, "excluded": totals.excluded, "pipelines": len(totals.pipelines)}
     screen.record({"type": "summary", **_span_record(span), **numbers})
 
 
-def show_days(screen: Screen, entries: Iterable[PlanEntry], *, show_all: bool) -> None:
+def show_days(screen: Screen, entries: Iterable[PlanEntry], waits: FileWaits, *, show_all: bool) -> None:
     """Show a heading for each day and a line for each run or busy schedule.
 
     Lines beyond `LINES_MAX` are only counted.
@@ -165,7 +190,8 @@ def show_days(screen: Screen, entries: Iterable[PlanEntry], *, show_all: bool) -
         shown, hidden = shown + len(fitting), hidden + len(blocks) - len(fitting)
         if fitting:
             screen.line(f"{day:%A} {day}", style="bold")
-            screen.table([block_row(block) for block in fitting], styles=[_style(block) for block in fitting])
+            rows = [block_row(block, waits.sentences(block.first)) for block in fitting]
+            screen.table(rows, styles=[_style(block) for block in fitting])
             screen.line()
     if hidden:
         screen.line(f"... {hidden:,} more lines; narrow with --pipeline or --days, or take --json\n", style="yellow")
@@ -212,6 +238,8 @@ def _span_record(span: Span) -> dict[str, str]:
 
 
 def _why_unclocked(schedule: Schedule) -> str:
+    if schedule.trigger is None and schedule.after:
+        return f"starts after {', '.join(map(str, schedule.after))}; without a deadline, nothing reports a missing run"
     if schedule.trigger is None:
         return "nothing starts it, and no run is expected"
     key = schedule.trigger.rule.key
@@ -222,7 +250,8 @@ plan_app = typer.Typer()
 
 PLAN_HELP = """List the runs that pipeline files expect, or compare two sets of files.
 
-Nothing is started or stored. A busy schedule is one line a day unless --all. With --against, shows instead what \
+Nothing is started or stored. A busy schedule is one line a day unless --all. A run that waits for other pipelines \
+names their periods; with --states, also how far they are in the store. With --against, shows instead what \
 changes from the files in OLD to those in PATH: runs added, removed or moved, deadlines that change, and what a \
 changed archetype does to each pipeline that extends it.
 
@@ -231,6 +260,7 @@ Examples:
   interlock plan pipelines/
   interlock plan pipelines/ --from 2027-03-22 --days 7 --pipeline orders-daily
   interlock plan pipelines/ --json | jq 'select(.excluded)'
+  interlock plan pipelines/ --days 1 --states
   interlock plan --against deployed/ pipelines/
 
 \b
@@ -254,6 +284,10 @@ def plan(
         Path | None, typer.Option(metavar="OLD", exists=True, help="Show the difference from these files to PATH.")
     ] = None,
     calendars: CalendarsOption = None,
+    states: Annotated[
+        bool, typer.Option("--states", help="Read the store: how far the runs are that each run waits for.")
+    ] = False,
+    store: StoreUrl = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every run on its own line, however many.")] = False,
     as_json: AsNdjson = False,
 ) -> None:
@@ -261,6 +295,10 @@ def plan(
     span = Span(first=_first_day(start) if start else now, days=days)
     request = PlanRequest(span=span, pipeline=pipeline, show_all=show_all, as_json=as_json)
     new = Sources(paths=paths, calendars=calendars, today=now)
+    if states and against is not None:
+        raise typer.BadParameter("a comparison of files has no states", param_hint="--states")
+    if states:
+        on_store(context, store, lambda screen, access: run_plan_with_states(screen, access, new, request))
     if against is None:
         raise typer.Exit(run_plan(Screen(), new, request))
     raise typer.Exit(run_diff(Screen(), replace(new, paths=[against]), new, request))

@@ -1,6 +1,6 @@
 """Format expected runs and their changes: as rows for people, as records for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from worker.cli.terminal.console import counted
@@ -8,14 +8,18 @@ from worker.core.model.rules import Json
 from worker.core.schedule.agenda import Block, PlanEntry
 from worker.core.schedule.agenda_record import agenda_record
 from worker.core.schedule.plan_changes import DifferenceKind, RunDifference
-from worker.operations.pipelines.plan_texts import change_facts, is_clocked, run_facts, zulu
+from worker.operations.pipelines.plan_texts import change_facts, is_clocked, on_data, run_facts, zulu
 
 
-def block_row(block: Block) -> list[str]:
-    """Return local time, UTC, schedule, period or number of runs, and facts."""
+def block_row(block: Block, waits: Sequence[str] = ()) -> list[str]:
+    """Return local time, UTC, schedule, period or number of runs, and facts.
+
+    `waits` is what the run of a block waits for, if it is one.
+    """
     entry = block.first
     if len(block.entries) == 1:
-        return [_local(entry), _utc(entry), entry.name, str(entry.run.period), _joined(run_facts(entry), block.notes)]
+        facts = _joined(run_facts(entry), [*waits, *block.notes])
+        return [_local(entry), _utc(entry), entry.name, str(entry.run.period), facts]
     count = counted(len(block.entries), "run")
     return [*_times_of_day(block), entry.name, count, _joined(busy_facts(block), block.notes)]
 
@@ -33,12 +37,15 @@ def busy_facts(block: Block) -> Iterator[str]:
     entry = block.first
     if entry.run.excluded is not None:
         yield f"excluded: {entry.run.excluded}"
-    elif entry.schedule.sla is not None and entry.schedule.sla.deadline is not None:
+        return
+    if entry.schedule.sla is not None and entry.schedule.sla.deadline is not None:
         yield f"each due at {entry.schedule.sla.deadline}"
+    if entry.schedule.after:
+        yield f"each after {', '.join(map(str, entry.schedule.after))}"
 
 
 def _local(entry: PlanEntry) -> str:
-    return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if is_clocked(entry) else "on trigger"
+    return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if is_clocked(entry) else on_data(entry)
 
 
 def _utc(entry: PlanEntry) -> str:

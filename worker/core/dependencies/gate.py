@@ -14,7 +14,7 @@ from worker.core.time.periods import Granularity, Period
 NEEDED_MAX: Final = 400  # upstream runs that one item of `after` may need: the run's row names each of them
 NAMED_MAX: Final = 5  # upstream runs that a sentence names
 
-_UNITS: Final = {Granularity.DAILY: "days", Granularity.HOURLY: "hours", Granularity.MINUTE: "periods"}
+UNIT_NAMES: Final = {Granularity.DAILY: "days", Granularity.HOURLY: "hours", Granularity.MINUTE: "periods"}
 
 
 class Standing(StrEnum):
@@ -134,7 +134,7 @@ class ItemResult:
             return named or f"{run.key.period} {run.word}"
         if not self.runs:
             return "no run is expected" if self.needed == 0 else "no run within reach"
-        unit = _UNITS[self.runs[0].key.period.granularity]
+        unit = UNIT_NAMES[self.runs[0].key.period.granularity]
         word = "ended" if self.dependency.require is Requirement.ENDED else "completed"
         total = f"{self.met} of {len(self.runs)} {unit} {word}"
         atleast = f" ({self.needed} suffice)" if self.needed < len(self.runs) else ""

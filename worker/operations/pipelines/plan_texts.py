@@ -20,7 +20,7 @@ def run_facts(entry: PlanEntry) -> Iterator[str]:
     if run.by is ExpectedBy.INCLUDE and run.at is not None:
         yield f"missed if not started by {wall(run.at, schedule.zone, entry.day)}"
     elif run.by is ExpectedBy.CRON and not schedule.starts_by_cron:
-        yield "expected then, but started by its trigger"
+        yield f"expected then, but started by its {'trigger' if schedule.trigger else 'upstreams'}"
     if run.trigger_deadline_at is not None:
         yield f"trigger by {wall(run.trigger_deadline_at, schedule.zone, entry.day)}"
     if schedule.sla is not None:
@@ -58,7 +58,7 @@ def change_facts(change: RunDifference) -> Iterator[str]:
 def _start(entry: PlanEntry) -> str:
     """Return the local start with its date, because a change may move a run to another day."""
     if entry.run.at is None or not is_clocked(entry):
-        return "on trigger"
+        return on_data(entry)
     return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({zulu(entry.run.at)})"
 
 
@@ -79,6 +79,11 @@ def wall(at: datetime, zone: tzinfo, day: date) -> str:
     local = at.astimezone(zone)
     text = f"{local:%H:%M %Z}"
     return text if local.date() == day else f"{local.date()} {text}"
+
+
+def on_data(entry: PlanEntry) -> str:
+    """Return what starts a run that has no fixed time."""
+    return "on upstreams" if entry.schedule.starts_by_upstreams else "on trigger"
 
 
 def is_clocked(entry: PlanEntry) -> bool:
