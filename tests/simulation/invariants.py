@@ -244,7 +244,7 @@ class Inspector:
         watch = self.watches.get(key)
         if after.outcome is Outcome.SUCCEEDED and watch is not None:
             self.verdicts.require(
-                watch.verdict is not None, Invariant.ONE_VERDICT, f"run {key} succeeded and its deadline is open"
+                not watch.is_deadline_open, Invariant.ONE_VERDICT, f"run {key} succeeded and its deadline is open"
             )
 
     def _alive_unsaid(self, ended: Run) -> list[str]:
