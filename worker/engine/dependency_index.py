@@ -21,11 +21,21 @@ class DependencyIndex:
 
     def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock) -> None:
         self.graph = DependencyGraph()
+        self._changed: dict[PipelineId, None] = {}
         self._follower = ConfigFollower(tables, configs, clock, self, mention="after", every=REFRESH_EVERY)
 
-    async def refresh(self) -> list[PipelineId]:
-        """Read what changed, at most every few seconds; return the changed pipelines that run after others."""
-        return [pipeline for pipeline in await self._follower.refresh() if pipeline in self.graph]
+    async def refresh(self) -> None:
+        """Read what changed, at most every few seconds."""
+        changed = await self._follower.refresh()
+        self._changed.update(dict.fromkeys(pipeline for pipeline in changed if pipeline in self.graph))
+
+    def next_changed(self) -> PipelineId | None:
+        """Return a changed pipeline that runs after others and was not returned yet; None if there is none."""
+        return self._changed.popitem()[0] if self._changed else None
+
+    def return_changed(self, pipeline: PipelineId) -> None:
+        """Return a changed pipeline again: handling it failed."""
+        self._changed[pipeline] = None
 
     def note(self, version: Version) -> None:
         """Take over a version that this worker has just read."""

@@ -1,5 +1,6 @@
 """Dependents: what the end of a run means for the runs that depend on it."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Final
 from worker.config.versions import PipelineVersions, Version
 from worker.core.dependencies.graph import edges_of
 from worker.core.dependencies.period_mapping import Link, waiting_periods
+from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.facts import Origin, RunTriggered
@@ -63,14 +65,24 @@ class Dependents:
 
     async def run_ended(self, key: RunKey) -> None:
         """Handle the end of a run, or another change of an ended run."""
-        for changed in await self._index.refresh():
-            # Its upstreams may have ended while this worker did not know of it.
-            version = await self._configs.current(changed)
-            if version is not None:
-                await self.resync(version)
+        await self._index.refresh()
+        while (changed := self._index.next_changed()) is not None:
+            await self._catch_up(changed)
         if key.pipeline in self._index.graph:
             await self._compare(key)
         await self._wake_all(key)
+
+    async def _catch_up(self, changed: PipelineId) -> None:
+        """Handle a changed pipeline: its upstreams may have ended while this worker did not know of it."""
+        try:
+            version = await self._configs.current(changed)
+            if version is not None:
+                await self.resync(version)
+        except (asyncio.CancelledError, RetryLater):
+            self._index.return_changed(changed)  # the record that led here comes again
+            raise
+        except Rejected:
+            return  # the record of its own configuration finds the same, and is reported; this one is about another run
 
     async def _wake_all(self, key: RunKey, depth: int = 0) -> None:
         """Wake the runs that depend on a run, in slices; the caller's checkpoint waits for the last one."""
@@ -84,6 +96,7 @@ class Dependents:
 
     async def resync(self, version: Version, *, may_begin: MayBegin | None = None) -> None:
         """Handle the recent runs of a pipeline's upstreams as if they had just ended."""
+        self._index.note(version)
         found: dict[RunKey, _Waiting] = {}
         for edge in edges_of(version.pipeline):
             link = await self._upstreams.link(edge.schedule, edge.dependency)
