@@ -23,6 +23,7 @@ from worker.core.model.keys import cycle_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import Origin, RunTriggered
 from worker.core.run.state import Pause, State
+from worker.engine.root_causes import BLOCKED_MAX, NAMED_MAX
 from worker.jobs.runner import Running, Succeeded
 from worker.operations.explain.explanation import Gate, GateFinding, GateStatus
 from worker.operations.explain.gates import explain
@@ -330,6 +331,65 @@ async def test_a_breach_three_levels_down_names_the_root_cause_and_goes_to_its_t
     [breach] = await told(world, "d", "SLA_BREACH")
     assert "root cause: a/stream/2026-03-03 failed: exit code 3" in breach.event.message
     assert text.thread_of(breach.event) == ThreadKey("a", "stream", DAY)
+
+
+@on_virtual_time
+async def test_the_alert_of_a_failed_run_names_the_runs_that_wait_for_it_the_nearest_deadline_first() -> None:
+    due = "sla: {deadline: '13:00', dayOffset: 0}\n"
+    others = [after(f"x{number}", ["a"]) for number in range(4)]
+    texts = [after("b", ["a"]), after("c", ["b"]) + due, after("fine", ["{pipeline: a, require: ended}"]), *others]
+    world = await a_chain(root("a"), *texts)
+    world.runner.at_once = FAILED
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=5)
+
+    [alert] = await told(world, "a", "RETRY_EXHAUSTED")
+    assert alert.event.message.endswith(
+        f"; 6 runs wait for it: c/stream/{DAY} (due 2026-03-03T13:00:00Z), b/stream/{DAY}, x0/stream/{DAY}, "
+        f"x1/stream/{DAY}, x2/stream/{DAY}, and 1 more"
+    )
+    waiting = alert.event.detail["waiting"]
+    assert isinstance(waiting, dict)
+    assert (waiting["total"], waiting["isCut"]) == (6, False)
+    first = {"pipeline": "c", "schedule": "stream", "period": DAY, "deadline": "2026-03-03T13:00:00Z"}
+    assert isinstance(waiting["runs"], list)
+    assert (len(waiting["runs"]), waiting["runs"][0]) == (6, first)
+
+
+@on_virtual_time
+async def test_the_breach_of_a_root_names_the_runs_that_wait_for_it() -> None:
+    due = "sla: {deadline: '13:00', dayOffset: 0}\n"
+    world = await a_chain(root("a") + due, after("b", ["a"]), after("c", ["b"]))
+    world.runner.at_once = Running()
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(hours=2)
+
+    [breach] = await told(world, "a", "SLA_BREACH")
+    assert breach.event.message.endswith(f"; 2 runs wait for it: b/stream/{DAY}, c/stream/{DAY}")
+    assert text.thread_of(breach.event) == ThreadKey("a", "stream", DAY)
+
+
+@on_virtual_time
+async def test_a_failed_rerun_names_no_run_that_has_begun_and_a_list_of_many_is_cut() -> None:
+    world = await a_chain(root("a"), after("b", ["a"]))
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=2)
+        world.runner.at_once = FAILED
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=5)
+        [begun] = await told(world, "a", "RETRY_EXHAUSTED")
+        await push(world.tables, world, *[after(f"x{number:03d}", ["a"]) for number in range(BLOCKED_MAX + 5)])
+        await world.settle()
+        await rerun(world, f"a/{DAY}")
+        await world.wait(minutes=5)
+        [_, many] = await told(world, "a", "RETRY_EXHAUSTED")
+
+    assert "waiting" not in begun.event.detail
+    assert f"; at least {BLOCKED_MAX} runs wait for it: x000/stream/{DAY}, " in many.event.message
+    assert many.event.message.endswith(f", and at least {BLOCKED_MAX - NAMED_MAX} more")
 
 
 @on_virtual_time

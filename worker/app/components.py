@@ -21,7 +21,7 @@ from worker.engine.intake.sensors import SensorIntake
 from worker.engine.missing_rules import MissingRules
 from worker.engine.pauses import PauseEnds
 from worker.engine.probe_results import ProbeResults
-from worker.engine.root_causes import RootCauses
+from worker.engine.root_causes import BlockedRunReader, RootCauses
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
 from worker.engine.timer_keys import TimerKey
@@ -78,6 +78,7 @@ def build_engine(
     commits, pauses = Commits(tables, standing.session, new_id), PauseEnds(clock, log)
     upstreams = UpstreamReader(tables, configs)
     index, causes = DependencyIndex(tables, configs, clock), RootCauses(tables, configs, upstreams)
+    blocked = BlockedRunReader(tables, configs, index, upstreams)
     watches = SlaMonitor(
         tables,
         configs,
@@ -87,6 +88,7 @@ def build_engine(
         timers=timers,
         standing=standing,
         causes=causes,
+        blocked=blocked,
         missing=MissingRules(tables, upstreams, clock),
     )
     targets = Targets(clock, limits, log)
@@ -109,12 +111,13 @@ def build_engine(
         boundary=boundary,
         callback_url=callback_url,
         upstreams=upstreams,
+        blocked=blocked,
     )
     installed = InstallTime(began_at, clock)
     sensors = SensorIntake(tables, engine, commits, clock, log)
     cascades = Cascades(tables, engine, sensors, clock)
     requests = RequestIntake(tables, engine, configs, commits, sensors, installed=installed, clock=clock, log=log)
-    failures = UpstreamFailures(tables, configs, commits, index=index, upstreams=upstreams, causes=causes, clock=clock)
+    failures = UpstreamFailures(commits, upstreams=upstreams, causes=causes, blocked=blocked, clock=clock)
     dependents = Dependents(
         tables, engine, configs, sensors, index=index, upstreams=upstreams, failures=failures, clock=clock
     )

@@ -40,6 +40,7 @@ from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.commits import Commits
 from worker.engine.evaluations import SensorReader
 from worker.engine.related_rows import RelatedRowsReader
+from worker.engine.root_causes import BlockedRunReader
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.store.repos.deletions import Deletions, is_about_deletion
@@ -137,7 +138,9 @@ class Decisions:
         session: SessionId,
         clock: Clock,
         new_id: NewId,
+        blocked: BlockedRunReader,
     ) -> None:
+        self._blocked = blocked
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._deletions = Deletions(tables)
@@ -224,7 +227,7 @@ class Decisions:
         if decision.is_held_by_pause(asked.fact):
             pause = await self._pauses.load(asked.key.pipeline)
             decision = decision if pause is None else asked.decide(pause)
-        return asked, decision
+        return asked, await self._blocked.named_in(asked.key, decision)
 
     async def _record(self, asked: _Question, decision: Decision) -> Decided:
         after = evolve(asked.run, decision, asked.now, self._session)

@@ -45,6 +45,7 @@ from worker.engine.fact_log import FactLog
 from worker.engine.incidents import CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.probe_results import ProbeResults
+from worker.engine.root_causes import BlockedRunReader
 from worker.engine.run_tasks import RunTasks, Work
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
@@ -107,6 +108,7 @@ class Engine:
         boundary: Boundary,
         callback_url: CallbackUrl,
         upstreams: UpstreamReader,
+        blocked: BlockedRunReader,
     ) -> None:
         session = self._session = standing.session
         self._configs, self._watches, self._pauses, self._timers = configs, watches, pauses, timers
@@ -119,7 +121,9 @@ class Engine:
         self._tasks = RunTasks(
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
         )
-        self._decisions = Decisions(tables, configs, commits, session=session, clock=clock, new_id=new_id)
+        self._decisions = Decisions(
+            tables, configs, commits, session=session, clock=clock, new_id=new_id, blocked=blocked
+        )
         self._probes = WaitingProbes(
             results, standing, clock, log, spawn=self._tasks.spawn_contained, wake=self.request_evaluation
         )

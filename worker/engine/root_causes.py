@@ -1,20 +1,47 @@
 """Root causes: the first failed run up the chain of dependencies, and what waits below a failed run."""
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.gate import GateResult, Standing, UpstreamRun
+from worker.core.dependencies.graph import Edge, edges_of
+from worker.core.dependencies.period_mapping import Link, mapping_of, waiting_periods
+from worker.core.errors import WorkerError
+from worker.core.model.calendars import reason_excluded
 from worker.core.model.effects import EmitEvent
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PeriodMapping, Requirement, local_date
+from worker.core.model.sla_times import absolute_times
 from worker.core.model.values import Json
-from worker.core.run.state import Run, status_word
+from worker.core.run.decision import Decision
+from worker.core.run.effects import End
+from worker.core.run.state import PATH_MAX, ForeignRun, Outcome, Run, status_word
+from worker.core.time.timestamps import format_rfc3339
+from worker.engine.dependency_index import DependencyIndex
 from worker.engine.upstreams import UpstreamMemo, UpstreamReader
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 VISITED_MAX: Final = 200  # runs that one search looks at
 REASON_MAX: Final = 300
+BLOCKED_MAX: Final = 100  # runs below one that an alert looks at
+LISTED_MAX: Final = 20  # of those, how many its detail lists
+NAMED_MAX: Final = 5  # and how many its message names
+# The events that say how a run ended without a success: people look for what waits for it.
+_FAILURES: Final = frozenset(
+    {
+        EventType.RETRY_EXHAUSTED,
+        EventType.VALIDATION_EXHAUSTED,
+        EventType.SFN_TIMEOUT,
+        EventType.JOB_START_UNKNOWN,
+        EventType.JOB_ORPHANED,
+        EventType.PIPELINE_EXCLUDED,
+        EventType.RUN_CANCELLED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +125,142 @@ def _cause(upstream: UpstreamRun) -> RootCause:
         reason=run.reason[:REASON_MAX] if isinstance(run, Run) else "",
         is_failed=is_failed,
     )
+
+
+# --- what waits below -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BlockedRun:
+    """Holds a run that cannot start before another has completed, and its deadline."""
+
+    due: datetime
+    key: RunKey
+
+    def __str__(self) -> str:
+        return f"{self.key} (due {format_rfc3339(self.due)})" if self.has_deadline else str(self.key)
+
+    @property
+    def has_deadline(self) -> bool:
+        return self.due != _NEVER
+
+    @property
+    def record(self) -> dict[str, Json]:
+        return {
+            "pipeline": self.key.pipeline,
+            "schedule": self.key.schedule,
+            "period": str(self.key.period),
+            "deadline": format_rfc3339(self.due) if self.has_deadline else None,
+        }
+
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedRuns:
+    """Holds the runs that wait for a run, the nearest deadline first; `is_cut`: there may be more."""
+
+    runs: tuple[BlockedRun, ...] = ()
+    is_cut: bool = False
+
+    def __str__(self) -> str:
+        total, shown = len(self.runs), self.runs[:NAMED_MAX]
+        least, more = "at least " if self.is_cut else "", total - len(shown)
+        wait = "1 run waits" if total == 1 else f"{least}{total} runs wait"
+        rest = f", and {least}{more} more" if more or self.is_cut else ""
+        return f"{wait} for it: {', '.join(map(str, shown))}{rest}"
+
+    @property
+    def record(self) -> dict[str, Json]:
+        listed: list[Json] = [run.record for run in self.runs[:LISTED_MAX]]
+        return {"runs": listed, "total": len(self.runs), "isCut": self.is_cut}
+
+
+def with_blocked(event: EmitEvent, blocked: BlockedRuns) -> EmitEvent:
+    """Return the event with the runs that wait in message and detail."""
+    if not blocked.runs:
+        return event
+    return replace(event, message=f"{event.message}; {blocked}", detail={**event.detail, "waiting": blocked.record})
+
+
+class BlockedRunReader:
+    """Finds the runs below a run that have not started. Its index is kept up to date by those who wake them."""
+
+    def __init__(
+        self, tables: Tables, configs: PipelineVersions, index: DependencyIndex, upstreams: UpstreamReader
+    ) -> None:
+        self._runs, self._configs, self._index, self._upstreams = Runs(tables), configs, index, upstreams
+
+    async def named_in(self, key: RunKey, decision: Decision) -> Decision:
+        """Name the runs that wait in the event about the failed end of a run."""
+        if not isinstance(decision.main, End) or decision.main.outcome is Outcome.SUCCEEDED:
+            return decision
+        blocked = await self.of(key, is_ended=True)
+        extras = tuple(
+            with_blocked(each, blocked) if isinstance(each, EmitEvent) and each.type in _FAILURES else each
+            for each in decision.extras
+        )
+        return replace(decision, extras=extras)
+
+    async def of(self, key: RunKey, *, is_ended: bool) -> BlockedRuns:
+        """Return the runs that wait for a run, at any distance; `is_ended`: it has just ended without success.
+
+        An alert does not wait for this: if the store or a row below is in trouble, it names what is known.
+        """
+        found: dict[RunKey, BlockedRun] = {}
+        level = [key]
+        try:
+            for _ in range(PATH_MAX):
+                level = [below for each in level for below in await self.directly(each, is_ended=is_ended)]
+                level, is_ended = [each for each in level if each not in found], False
+                found.update({below: BlockedRun(await self._due(below), below) for below in level[:BLOCKED_MAX]})
+                if not level or len(found) >= BLOCKED_MAX:
+                    break
+        except WorkerError:
+            return _blocked(found, is_cut=True)
+        return _blocked(found, is_cut=bool(level))
+
+    async def directly(self, key: RunKey, *, is_ended: bool) -> list[RunKey]:
+        """Return the runs that need this one and have not started; `is_ended`: its end satisfies some of them."""
+        names: list[RunKey] = []
+        for downstream in self._index.graph.downstreams(key.pipeline):
+            version = await self._configs.current(downstream)
+            for edge in edges_of(version.pipeline) if version and not version.pipeline.dry_run else ():
+                if edge.upstream == key.pipeline and not (is_ended and edge.dependency.require is Requirement.ENDED):
+                    names += [name for name in await self._needing(edge, key) if name not in names]
+            if len(names) > BLOCKED_MAX:
+                break
+        found = await self._runs.load_many(names) if names else {}
+        return [name for name in names if not _has_begun(found.get(name))]
+
+    async def _needing(self, edge: Edge, key: RunKey) -> list[RunKey]:
+        link = await self._upstreams.link(edge.schedule, edge.dependency)
+        if not isinstance(link, Link) or link.upstream.id != key.schedule:
+            return []
+        # `latest` needs no run in particular: the next one will do.
+        periods = (
+            each for each in waiting_periods(link, key.period) if mapping_of(link, each) is not PeriodMapping.LATEST
+        )
+        expected = [
+            RunKey(edge.downstream, edge.schedule.id, each)
+            for each in periods
+            if reason_excluded(edge.schedule.exclusion, local_date(each, edge.schedule)) is None
+        ]
+        if edge.dependency.at_least is None:
+            return expected
+        return [each for each in expected if not (await self._upstreams.gate(each, edge.schedule)).is_passed]
+
+    async def _due(self, key: RunKey) -> datetime:
+        version = await self._configs.current(key.pipeline)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        times = absolute_times(schedule.sla, schedule, key.period) if schedule and schedule.sla else None
+        return times.breach_at if times and times.breach_at else _NEVER
+
+
+def _blocked(found: dict[RunKey, BlockedRun], *, is_cut: bool) -> BlockedRuns:
+    return BlockedRuns(tuple(sorted(found.values())[:BLOCKED_MAX]), is_cut)
+
+
+def _has_begun(run: Run | ForeignRun | None) -> bool:
+    return run is not None and not (isinstance(run, Run) and run.is_at_gate)

@@ -7,7 +7,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
-from worker.core.model.pipeline import Sla
+from worker.core.model.pipeline import Schedule, Sla
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
 from worker.core.sla.effects import WatchEffect
@@ -16,7 +16,7 @@ from worker.core.sla.watch import DeadlineMoved, TimerReached, WatchFact, next_d
 from worker.engine.commits import Commits
 from worker.engine.decisions import ForeignRuns
 from worker.engine.missing_rules import MissingRules
-from worker.engine.root_causes import RootCauses, with_cause
+from worker.engine.root_causes import BlockedRunReader, RootCauses, with_blocked, with_cause
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.runtime.clock import Clock
@@ -27,7 +27,15 @@ from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tab
 
 TRIES_MAX = 8
 _NO_SLA = Sla()
-_CAUSED = frozenset({EventType.SLA_WARNING, EventType.SLA_BREACH, EventType.EVALUATION_SLA_BREACH})
+_CAUSED = frozenset(
+    {
+        EventType.SLA_WARNING,
+        EventType.SLA_BREACH,
+        EventType.RELATIVE_SLA_WARNING,
+        EventType.RELATIVE_SLA_BREACH,
+        EventType.EVALUATION_SLA_BREACH,
+    }
+)
 
 
 class SlaMonitor:
@@ -44,9 +52,10 @@ class SlaMonitor:
         timers: Timers[TimerKey],
         standing: SessionAuthority,
         causes: RootCauses,
+        blocked: BlockedRunReader,
         missing: MissingRules,
     ) -> None:
-        self._causes, self._missing = causes, missing
+        self._causes, self._blocked, self._missing = causes, blocked, missing
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
         self._clock, self._timers, self._standing = clock, timers, standing
@@ -91,8 +100,7 @@ class SlaMonitor:
             raise RetryLater(f"{key}: the wall clock is known to be wrong, so no deadline is judged by it")
         schedule = version.pipeline.schedule(key.schedule) if version else None
         effects = slawatch.decide(watch, (schedule and schedule.sla) or _NO_SLA, settled, now)
-        if schedule is not None and schedule.after and not (isinstance(run, Run) and run.started_after):
-            effects = await self._with_cause(key, effects)
+        effects = await self._with_neighbours(key, schedule, run, effects)
         after = slawatch.evolve(watch, key, effects, now, self._session)
         version = run.version if isinstance(run, Run) else 0
         saved = await self._commits.of_watch(
@@ -137,12 +145,19 @@ class SlaMonitor:
         """Return whether the rules must hold now: only an evaluation after the deadline may declare a breach."""
         return watch.is_evaluation_open and watch.times.is_evaluation_due(self._clock.now())
 
-    async def _with_cause(self, key: RunKey, effects: list[WatchEffect]) -> list[WatchEffect]:
-        """Name the root cause in a warning or breach of a run that its upstreams keep from starting."""
+    async def _with_neighbours(
+        self, key: RunKey, schedule: Schedule | None, run: Run | ForeignRun | None, effects: list[WatchEffect]
+    ) -> list[WatchEffect]:
+        """Name in a warning or breach the root cause above the run; if there is none, the runs that wait below it."""
         if not any(isinstance(effect, EmitEvent) and effect.type in _CAUSED for effect in effects):
             return effects
-        cause = await self._causes.of(key)
-        return [with_cause(each, cause) if isinstance(each, EmitEvent) else each for each in effects]
+        waits = schedule is not None and schedule.after and not (isinstance(run, Run) and run.started_after)
+        if waits and (cause := await self._causes.of(key)) is not None:
+            return [with_cause(each, cause) if isinstance(each, EmitEvent) else each for each in effects]
+        if run is not None and run.status == Status.COMPLETED:
+            return effects
+        blocked = await self._blocked.of(key, is_ended=run is not None and run.status == Status.FAILED_FINAL)
+        return [with_blocked(each, blocked) if isinstance(each, EmitEvent) else each for each in effects]
 
 
 def _unchanged(key: RunKey, run: Run | ForeignRun | None) -> Write:

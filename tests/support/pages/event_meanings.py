@@ -107,6 +107,15 @@ ADDED: Final[Fields] = {
     "first": Field("the first run of a summary: schedule and period", "cron/2027-03-22T00"),
     "last": Field("the last run of a summary", "cron/2027-03-22T11"),
     "periods": Field("the runs of a summary, at most 20", ["cron/2027-03-22T00", "cron/2027-03-22T01"]),
+    "waiting": Field(
+        "the runs that wait for this one, the nearest deadline first: at most 20 `runs`, their `total`, and `isCut` if "
+        "there may be more; in the event of a run that failed or is late",
+        {
+            "runs": [{"pipeline": "gold", "schedule": "stream", "period": "2026-03-03", "deadline": None}],
+            "total": 1,
+            "isCut": False,
+        },
+    ),
 }
 
 FIELDS: Final[Fields] = {
