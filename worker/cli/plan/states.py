@@ -29,6 +29,7 @@ async def read_states(tables: Tables, entries: Sequence[PlanEntry]) -> dict[tupl
             status=UpstreamRun(key=key, run=run).word,
             has_begun=run is not None and not (isinstance(run, Run) and run.is_at_gate),
             items=tuple(item.described(seen.usual) for item in seen.gate.items),
+            root_cause=str(seen.cause_above or ""),
         )
     return states
 

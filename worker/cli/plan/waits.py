@@ -16,6 +16,7 @@ class RunStanding:
     status: str
     has_begun: bool
     items: tuple[str, ...]
+    root_cause: str = ""  # the failed run further above, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class FileWaits:
         standing = self.standing(entry)
         if standing is None:
             return [str(wait) for wait in planned_waits(entry.schedule, entry.run.period, self.known)]
-        return [standing.status] if standing.has_begun else list(standing.items)
+        cause = [f"root cause: {standing.root_cause}"] if standing.root_cause else []
+        return [standing.status] if standing.has_begun else [*standing.items, *cause]
 
     def record(self, entry: PlanEntry) -> dict[str, Json]:
         """Return the fields of a run's record: its own state, and what it waits for."""

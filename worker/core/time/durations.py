@@ -62,3 +62,9 @@ def format_duration(duration: timedelta) -> str:
         tail = f".{fraction:06d}".rstrip("0") if fraction else ""
         parts.append(f"{seconds}{tail}s")
     return ("-" if duration < timedelta(0) else "") + ("".join(parts) or "0s")
+
+
+def rounded_duration(duration: timedelta) -> str:
+    """Write a duration to the second, as in `41m` or `1h30m5s`; below ten seconds to the millisecond."""
+    step = timedelta(milliseconds=1) if duration < timedelta(seconds=10) else timedelta(seconds=1)
+    return format_duration(duration // step * step)

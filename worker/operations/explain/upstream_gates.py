@@ -33,8 +33,14 @@ class UpstreamsSeen:
     def sentence(self) -> str:
         items = [item for item in self.gate.items if not item.is_passed] or self.gate.items
         said = "; ".join(item.described(self.usual) for item in items)
-        is_above = self.cause is not None and all(run.key != self.cause.key for run in self.blocking)
-        return f"{said}; root cause: {self.cause}" if is_above and self.cause and self.cause.is_failed else said
+        return f"{said}; root cause: {cause}" if (cause := self.cause_above) else said
+
+    @property
+    def cause_above(self) -> RootCause | None:
+        """Return the failed run further above; None if there is none, or if the run waits for it directly."""
+        if self.cause is None or not self.cause.is_failed or any(run.key == self.cause.key for run in self.blocking):
+            return None
+        return self.cause
 
     @property
     def names(self) -> str:

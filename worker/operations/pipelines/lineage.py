@@ -14,7 +14,7 @@ from worker.core.model.pipeline import Schedule
 from worker.core.model.values import Json
 from worker.core.run.state import PATH_MAX, Run
 from worker.core.schedule.period_range import grain_of
-from worker.core.time.durations import format_duration
+from worker.core.time.durations import rounded_duration
 from worker.core.time.periods import Granularity, Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.dependency_index import DependencyIndex
@@ -181,7 +181,7 @@ class LineageReader:
                 LineageRun(
                     key=key,
                     status=UpstreamRun(key=key, run=run).word,
-                    duration=format_duration(took) if took else "",
+                    duration=rounded_duration(took) if took else "",
                     deadline=format_rfc3339(watch.breach_at) if watch and watch.breach_at else "",
                 )
             )

@@ -18,7 +18,7 @@ from worker.core.run.state import (
     status_word,
 )
 from worker.core.sla.state import SlaWatch
-from worker.core.time.durations import format_duration
+from worker.core.time.durations import rounded_duration
 from worker.operations.explain.waiting import waits_for
 from worker.operations.page_links import pipeline_page, run_page
 from worker.operations.records import (
@@ -112,11 +112,7 @@ def deadline_record(watch: SlaWatch | None) -> DeadlineRecord | None:
 
 
 def shown_duration(duration: timedelta | None) -> str | None:
-    """Return a duration to the second, as in `41m` or `1h30m5s`; below ten seconds to the millisecond."""
-    if duration is None:
-        return None
-    step = timedelta(milliseconds=1) if duration < timedelta(seconds=10) else timedelta(seconds=1)
-    return format_duration(duration // step * step)
+    return None if duration is None else rounded_duration(duration)
 
 
 def _named(key: RunKey, state: str, status: str) -> RunRecord:
