@@ -185,7 +185,7 @@ def with_blocked(event: EmitEvent, blocked: BlockedRuns) -> EmitEvent:
 
 
 class BlockedRunReader:
-    """Finds the runs below a run that have not started. Its index is kept up to date by those who wake them."""
+    """Finds the runs below a run that have not started. Those who wake them keep its index current."""
 
     def __init__(
         self, tables: Tables, configs: PipelineVersions, index: DependencyIndex, upstreams: UpstreamReader

@@ -148,7 +148,7 @@ class SlaMonitor:
     async def _with_neighbours(
         self, key: RunKey, schedule: Schedule | None, run: Run | ForeignRun | None, effects: list[WatchEffect]
     ) -> list[WatchEffect]:
-        """Name in a warning or breach the root cause above the run; if there is none, the runs that wait below it."""
+        """Name the root cause in a warning or breach, or else the runs that wait below it."""
         if not any(isinstance(effect, EmitEvent) and effect.type in _CAUSED for effect in effects):
             return effects
         waits = schedule is not None and schedule.after and not (isinstance(run, Run) and run.started_after)
