@@ -3,15 +3,18 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from itertools import groupby
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, assert_never
 
 import typer
 
 from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
-from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.console import Screen, counted, json_lines
 from worker.cli.terminal.files import Sources, read_files
 from worker.cli.terminal.store_session import exit_code, show_error
+from worker.cli.terminal.workflow_commands import workflow_command
 from worker.config.load import Directory, Forbids
 from worker.config.problems import Problem, ProblemSeverity
 from worker.config.settings import HTTP_ALLOW
@@ -19,6 +22,14 @@ from worker.core.errors import ConfigError
 from worker.net.address_policy import AddressPolicy, AddressRefused
 
 STYLES = {ProblemSeverity.ERROR: "red", ProblemSeverity.WARNING: "yellow"}
+REPOSITORY = "GITHUB_WORKSPACE"  # where GitHub Actions checks the repository out
+
+
+class ReportFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    SARIF = "sarif"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +70,37 @@ def address_check(environment: Mapping[str, str]) -> Forbids:
     return forbids
 
 
-def run_validate(screen: Screen, sources: Sources, *, strict_warnings: bool = False, as_json: bool = False) -> int:
-    """Check the files, print the problems, and return the exit code."""
+def run_validate(
+    screen: Screen,
+    sources: Sources,
+    *,
+    strict_warnings: bool = False,
+    report: ReportFormat = ReportFormat.TEXT,
+    root: Path | None = None,
+) -> int:
+    """Check the files, print the problems, and return the exit code.
+
+    `root` is where the repository is, to which the files of an annotation are relative; None: the current directory.
+    """
     found = read_files(screen, sources)
     counts = tally(found)
-    if as_json:
-        show_records(screen, found.problems, counts)
-    else:
-        show_problems(screen, found.problems)
-        screen.line(summary(counts), style="red" if counts.errors else "green")
+    where = (root or Path.cwd()).resolve()
+    match report:
+        case ReportFormat.TEXT:
+            show_problems(screen, found.problems)
+            screen.line(summary(counts), style="red" if counts.errors else "green")
+        case ReportFormat.JSON:
+            show_records(screen, found.problems, counts)
+        case ReportFormat.GITHUB:
+            for problem in found.problems:
+                screen.document(workflow_command(problem, where))
+            screen.line(summary(counts))
+        case ReportFormat.SARIF:
+            from worker.cli.terminal.sarif import sarif_log  # noqa: PLC0415  it reads the version of the package
+
+            screen.document(json_lines(sarif_log(found.problems, where, is_complete=bool(counts.files))))
+        case _:
+            assert_never(report)
     # A mistyped directory without files must not look like a valid one.
     return 1 if counts.errors or not counts.files or (strict_warnings and counts.warnings) else 0
 
@@ -107,10 +140,15 @@ VALIDATE_HELP = """Check pipeline files and report every problem with its line a
 PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read, without subdirectories. Calendars \
 are read from `calendars/` next to the files, or from --calendars.
 
+With --format github, GitHub Actions shows each problem at its line of the pull request. With --format sarif, the \
+output is a SARIF 2.1.0 file for code scanning. Files are named relative to the repository: $GITHUB_WORKSPACE if it is \
+set, else the current directory.
+
 \b
 Examples:
   interlock validate pipelines/
   interlock validate pipelines/orders-daily.yaml --strict-warnings
+  interlock validate pipelines/ --format sarif > pipelines.sarif
   interlock validate pipelines/ --json | jq 'select(.severity == "error")'
 
 \b
@@ -131,13 +169,23 @@ def validate(
         bool, typer.Option("--lenient", help="Read old files: what can be ignored or defaulted is a warning.")
     ] = False,
     strict_warnings: Annotated[bool, typer.Option("--strict-warnings", help="Warnings too give exit code 1.")] = False,
+    report: Annotated[
+        ReportFormat | None,
+        typer.Option("--format", help="How to report the problems.", show_default="text"),
+    ] = None,
     as_json: AsNdjson = False,
 ) -> None:
     screen = Screen()
+    if as_json and report not in {None, ReportFormat.JSON}:
+        show_error(screen, ConfigError(f"--json and --format {report} contradict each other; give one of them"))
+        raise typer.Exit(2)
     try:
         forbids = address_check(os.environ)
     except ConfigError as problem:
         show_error(screen, problem)
         raise typer.Exit(exit_code(problem)) from None
     sources = Sources(paths=paths, calendars=calendars, lenient=lenient, today=today(context), forbids=forbids)
-    raise typer.Exit(run_validate(screen, sources, strict_warnings=strict_warnings, as_json=as_json))
+    chosen = report or (ReportFormat.JSON if as_json else ReportFormat.TEXT)
+    repository = os.environ.get(REPOSITORY)
+    root = Path(repository) if repository else None
+    raise typer.Exit(run_validate(screen, sources, strict_warnings=strict_warnings, report=chosen, root=root))
