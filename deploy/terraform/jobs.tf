@@ -22,6 +22,11 @@ locals {
     { sid = "ProbeBuckets", actions = ["s3:ListBucket"], on = ["probe/buckets"] },
     { sid = "ProbePartitions", actions = ["glue:GetPartition"], on = ["probe/catalogue"] },
     { sid = "ProbeItems", actions = ["dynamodb:GetItem"], on = ["probe/tables"] },
+    { sid = "ProbeQueries", actions = ["athena:StartQueryExecution", "athena:GetQueryExecution", "athena:GetQueryResults", "athena:StopQueryExecution"], on = ["probe/workgroups"] },
+    # Athena reads tables and writes results with the rights of who asks.
+    { sid = "ProbeQueriedTables", actions = ["glue:GetDatabase", "glue:GetTable", "glue:GetPartitions"], on = ["probe/queried"] },
+    { sid = "ProbeResultBuckets", actions = ["s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"], on = ["probe/result-buckets"] },
+    { sid = "ProbeResults", actions = ["s3:GetObject", "s3:PutObject", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload"], on = ["probe/results"] },
     { sid = "JobSecrets", actions = ["secretsmanager:GetSecretValue"], on = ["secret/jobs"] },
   ]
 
@@ -44,6 +49,11 @@ locals {
     "probe/objects"              = [for arn in var.probe_bucket_arns : "${arn}/*"]
     "probe/catalogue"            = var.probe_catalogue_arns
     "probe/tables"               = var.probe_table_arns
+    "probe/workgroups"           = var.probe_workgroup_arns
+    "probe/queried"              = length(var.probe_workgroup_arns) == 0 ? [] : var.probe_catalogue_arns
+    "probe/results"              = [for arn in var.probe_result_arns : "${arn}/*"]
+    # An ARN of a bucket has no slash: what follows one is a prefix.
+    "probe/result-buckets" = distinct([for arn in var.probe_result_arns : element(split("/", arn), 0)])
   }
 
   job_statements = [

@@ -395,19 +395,31 @@ variable "job_secret_arns" {
 }
 
 variable "probe_bucket_arns" {
-  description = "Buckets whose objects s3 probes may list and look up."
+  description = "Buckets whose objects s3 probes may list and look up, and which queries of Athena may read."
   type        = list(string)
   default     = []
 }
 
 variable "probe_catalogue_arns" {
-  description = "Catalogues, databases and tables whose partitions glue-partition probes may read; name all three levels."
+  description = "Catalogues, databases and tables whose partitions glue-partition probes may read, and which queries of Athena may read; name all three levels."
   type        = list(string)
   default     = []
 }
 
 variable "probe_table_arns" {
   description = "DynamoDB tables whose items dynamodb-item probes may read."
+  type        = list(string)
+  default     = []
+}
+
+variable "probe_workgroup_arns" {
+  description = "Work groups in which sql probes may query Athena. Queries read the buckets and catalogues named above."
+  type        = list(string)
+  default     = []
+}
+
+variable "probe_result_arns" {
+  description = "Where Athena writes the results of sql probes: a bucket, or a prefix in it without a slash at its end, as an ARN."
   type        = list(string)
   default     = []
 }

@@ -73,6 +73,19 @@ STREAM = "arn:aws:dynamodb:eu-west-1:000000000000:table/t-events/stream/2027-01-
         ("events", "PutEvents", {}, {Call("events:PutEvents", "bus")}),
         ("s3", "PutObject", {"Bucket": "b", "Key": "k"}, {Call("s3:PutObject", "archive/objects")}),
         ("s3", "HeadBucket", {"Bucket": "b"}, {Call("s3:ListBucket", "archive/bucket")}),
+        ("s3", "HeadObject", {"Bucket": "b", "Key": "k"}, {Call("s3:GetObject", "probe/objects")}),
+        ("s3", "ListObjectsV2", {"Bucket": "b"}, {Call("s3:ListBucket", "probe/buckets")}),
+        ("glue", "GetPartition", {}, {Call("glue:GetPartition", "probe/catalogue")}),
+        (
+            "dynamodb",
+            "GetItem",
+            {"TableName": "feeds", "Key": {"day": {"S": "d"}}},
+            {Call("dynamodb:GetItem", "probe/tables")},
+        ),
+        *(
+            ("athena", name, {}, {Call(f"athena:{name}", "probe/workgroups")})
+            for name in ("StartQueryExecution", "GetQueryExecution", "GetQueryResults", "StopQueryExecution")
+        ),
         ("stepfunctions", "StartExecution", {}, {Call("states:StartExecution", "states/machine")}),
         ("stepfunctions", "DescribeExecution", {}, {Call("states:DescribeExecution", "states/execution")}),
         ("emr-serverless", "CancelJobRun", {}, {Call("emr-serverless:CancelJobRun", "emr-serverless/run")}),
@@ -139,6 +152,10 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
         Call("glue:GetJob", "glue/crawler"),
         # Probes and workers have this one on buckets, and nobody on objects.
         Call("s3:ListBucket", "archive/objects"),
+        Call("s3:GetObject", "archive/objects"),
+        Call("glue:GetPartition", "glue/job"),
+        Call("athena:StartQueryExecution", "athena/catalogue"),
+        Call("dynamodb:GetItem", "probe/items"),
     ],
 )
 def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozenset[str] | None) -> None:
@@ -149,6 +166,9 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozense
     ("duties", "call"),
     [
         (ALERTS, Call("states:StartExecution")),
+        (ALERTS, Call("glue:GetPartition", "probe/catalogue")),
+        (SENSORS, Call("athena:StartQueryExecution", "probe/workgroups")),
+        (SENSORS, Call("dynamodb:GetItem", "probe/tables")),
         (ALERTS, Call("dynamodb:GetRecords")),
         (ALERTS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
         (ALERTS, Call("sqs:ReceiveMessage", "queue/events")),
@@ -171,6 +191,8 @@ def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], c
         (ALERTS, Call("dynamodb:PutItem", "control", "GROUP#…")),
         (SENSORS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
         (frozenset({"engine"}), Call("glue:StartJobRun")),
+        (frozenset({"engine"}), Call("dynamodb:GetItem", "probe/tables")),
+        (frozenset({"engine"}), Call("athena:StopQueryExecution", "probe/workgroups")),
         (frozenset(Role), Call("dynamodb:GetItem", "control", "PING")),
     ],
 )

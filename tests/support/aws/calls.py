@@ -23,6 +23,8 @@ PREFIXES: Final = {
 RENAMED: Final = {
     "lambda:Invoke": "lambda:InvokeFunction",
     "s3:HeadBucket": "s3:ListBucket",
+    "s3:HeadObject": "s3:GetObject",
+    "s3:ListObjectsV2": "s3:ListBucket",
     "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
     "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
     "sqs:SendMessageBatch": "sqs:SendMessage",
@@ -40,13 +42,17 @@ JOB_RESOURCES: Final = {
     "emr-serverless": "emr-serverless/application",
     "stepfunctions": "states/machine",
     "lambda": "lambda/function",
+    "athena": "probe/workgroups",
 }
 PARTS_OF_JOBS: Final = {
     "emr-serverless:GetJobRun": "emr-serverless/run",
     "emr-serverless:CancelJobRun": "emr-serverless/run",
     "states:DescribeExecution": "states/execution",
     "states:StopExecution": "states/execution",
+    "glue:GetPartition": "probe/catalogue",
 }
+# What probes ask of S3; the archive writes objects and looks at its bucket.
+OF_PROBES: Final = {"HeadObject": "probe/objects", "ListObjectsV2": "probe/buckets"}
 TABLES: Final = frozenset({"control", "joblog", "rerun", "events"})
 QUEUES: Final = frozenset({"alerts", "events", "sensors"})
 
@@ -146,6 +152,8 @@ def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Ite
             yield Call(action, queue and f"queue/{queue}")
         case "events":
             yield Call(action, "bus")
+        case "s3" if operation in OF_PROBES:
+            yield Call(action, OF_PROBES[operation])
         case "s3":
             yield Call(action, "archive/objects" if "Key" in parameters else "archive/bucket")
         case "logs":
@@ -158,6 +166,9 @@ def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Ite
 
 def _rows(action: str, request: Mapping[str, Any]) -> Iterator[Call]:
     table = _kind(request.get("TableName", ""), TABLES)
+    if action == "dynamodb:GetItem" and "PK" not in request.get("Key", {}):
+        yield Call(action, "probe/tables")  # a table of somebody else: all of ours have this key
+        return
     if "IndexName" in request:
         yield Call(action, table and f"{table}/index")
     elif "KeyConditionExpression" in request:

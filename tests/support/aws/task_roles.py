@@ -17,7 +17,6 @@ BY_PEOPLE: Final = frozenset(
         "dynamodb:UpdateTable",
         "dynamodb:UpdateTimeToLive",
         "dynamodb:ListStreams",
-        "s3:ListObjectsV2",
     }
 )
 # Changes can come through Kinesis too; the module reads streams.
@@ -26,8 +25,8 @@ OTHER_SOURCES: Final = frozenset(
 )
 READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Filter|Receive)")
 # Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
-# from scale-in is asked of the agent beside the task.
-NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection"})
+# from scale-in is asked of the agent beside the task; Athena writes results with the rights of who asks.
+NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection", "s3:AbortMultipartUpload"})
 # What a process of the console holds: the role is the module's `web`, with its writes unless it is read-only.
 WEB_VIEWER: Final = frozenset({"web:viewer"})
 WEB_OPERATOR: Final = WEB_VIEWER | {"web:operator"}
