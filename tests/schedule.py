@@ -23,6 +23,7 @@ WAITING: Final = (
     "dynamodb-moto",
     "redis",
     "demo",
+    "postgresql",
     "terraform",
 )
 # A test of these takes a second or many: each is given out by itself.

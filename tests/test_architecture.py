@@ -122,6 +122,7 @@ KNOWN_ONLY_TO = {
     "starlette": ("worker.web",),
     "uvicorn": ("worker.web.server",),
     "msgspec": ("worker.runtime", "worker.store", "worker.web.live", "consumers.streams"),
+    "psycopg": ("worker.probes.adapters.postgresql",),
     "redis": ("worker.store.redis",),
     "sqlite3": ("worker.store.sqlite", "worker.probes.adapters.sql"),
     "yaml": ("worker.yaml.parser", "worker.config.render"),

@@ -19,7 +19,9 @@ from worker.core.model.values import Json
 from worker.core.probes.trait import ProbeAnswer, ProbeResult, ProbeUnknown
 from worker.core.time.periods import Period
 from worker.jobs.aws.client import Aws
+from worker.jobs.secrets import EnvironmentSecrets
 from worker.probes.adapters.aws import DynamodbItemProbes, GluePartitionProbes, S3Probes
+from worker.probes.adapters.postgresql import PostgresqlQueries
 from worker.probes.adapters.sql import SqlProbes
 from worker.probes.prober import ProbeCall, Prober
 from worker.probes.runner import ProbeRunner
@@ -159,6 +161,12 @@ async def takes(polls: int) -> None:
     await tell_moto("state-manager/set-transition", {"model_name": "athena::execution", "transition": transition})
 
 
+class NoHosts:
+    async def addresses(self, host: str, port: int) -> list[str]:
+        raise OSError(f"{host}:{port} is not asked for")
+
+
+NO_SERVER = PostgresqlQueries(NoHosts(), EnvironmentSecrets({}))
 QUERY: Mapping[str, Json] = {
     "engine": "athena",
     "database": "ledger",
@@ -176,7 +184,7 @@ async def test_a_query_is_followed_to_its_row(aws: Aws) -> None:
     results = {"region": "eu-west-1", "results": [{"rows": rows, "column_info": columns}]}
     await tell_moto("static/athena/query-results", results)
 
-    answer = await asked(SqlProbes(aws, CLOCK), ProbeType.SQL, QUERY)
+    answer = await asked(SqlProbes(aws, CLOCK, NO_SERVER), ProbeType.SQL, QUERY)
 
     assert answer == ProbeResult({"exists": True, "rows": 42, "day": "2026-03-03"})
 
@@ -184,7 +192,7 @@ async def test_a_query_is_followed_to_its_row(aws: Aws) -> None:
 async def test_a_query_that_takes_too_long_is_stopped_at_athena(aws: Aws) -> None:
     await takes(1000)
 
-    answer = await asked(SqlProbes(aws, CLOCK), ProbeType.SQL, QUERY, timeout_s=1.0)
+    answer = await asked(SqlProbes(aws, CLOCK, NO_SERVER), ProbeType.SQL, QUERY, timeout_s=1.0)
 
     assert isinstance(answer, ProbeUnknown)
     assert answer.kind == "timeout"

@@ -27,6 +27,7 @@ from worker.net.http_client import HttpClient
 from worker.probes.adapters.aws import DynamodbItemProbes, GluePartitionProbes, S3Probes
 from worker.probes.adapters.command import CommandProbes
 from worker.probes.adapters.http import HttpProbes
+from worker.probes.adapters.postgresql import PostgresqlQueries
 from worker.probes.adapters.sql import SqlProbes
 from worker.probes.prober import ProbeCall, Prober
 from worker.probes.runner import ProbeRunner
@@ -339,6 +340,14 @@ async def test_an_item_is_read_with_its_attributes() -> None:
     assert aws.calls[0][2]["ConsistentRead"] is True
 
 
+class NoHosts:
+    async def addresses(self, host: str, port: int) -> list[str]:
+        raise OSError(f"{host}:{port} is not asked for")
+
+
+NO_SERVER = PostgresqlQueries(NoHosts(), SECRETS)
+
+
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
 
@@ -353,7 +362,7 @@ async def test_a_query_returns_its_row_and_can_change_nothing(tmp_path: Path) ->
         connection.execute("create table loads (day text, rows integer)")
         connection.execute("insert into loads values ('2026-03-03', 12), ('2026-03-04', 1)")
     connection.close()
-    probes = SqlProbes(Answers(), CLOCK)  # pyright: ignore[reportArgumentType]
+    probes = SqlProbes(Answers(), CLOCK, NO_SERVER)  # pyright: ignore[reportArgumentType]
 
     row = await asked(probes, a_query(path, "select day, rows from loads where day = '${DATE}'"))
     assert row == ProbeResult({"exists": True, "day": "2026-03-03", "rows": 12})
@@ -365,6 +374,8 @@ async def test_a_query_returns_its_row_and_can_change_nothing(tmp_path: Path) ->
         (f"attach '{tmp_path}/other.db' as other", "query-failed"),
         ("pragma user_version = 3", "query-failed"),
         ("select", "query-failed"),
+        ("select 1; delete from loads", "query-failed"),
+        ("select hex(zeroblob(100000000))", "query-failed"),
     ):
         answer = await asked(probes, a_query(path, query))
         assert isinstance(answer, ProbeUnknown), query
@@ -379,7 +390,7 @@ async def test_a_query_that_takes_too_long_is_interrupted(tmp_path: Path) -> Non
     sqlite3.connect(path).close()
     path.touch()
     endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
-    probes = SqlProbes(Answers(), CLOCK)  # pyright: ignore[reportArgumentType]
+    probes = SqlProbes(Answers(), CLOCK, NO_SERVER)  # pyright: ignore[reportArgumentType]
 
     answer = await asked(probes, a_query(path, endless, timeout=timedelta(seconds=1)))
 
@@ -397,7 +408,7 @@ async def test_athena_is_polled_until_its_row_is_there() -> None:
     )
     config: dict[str, Json] = {"engine": "athena", "database": "d", "query": "select 1", "parameters": ["it's"]}
 
-    answer = await asked(SqlProbes(aws, CLOCK), a_call(ProbeType.SQL, config))  # pyright: ignore[reportArgumentType]
+    answer = await asked(SqlProbes(aws, CLOCK, NO_SERVER), a_call(ProbeType.SQL, config))  # pyright: ignore[reportArgumentType]
 
     assert answer == ProbeResult({"exists": True, "rows": 7, "done": True})
     assert aws.calls[0][2]["ExecutionParameters"] == ["'it''s'"]

@@ -14,6 +14,7 @@ from worker.net.http_client import HttpClient
 from worker.probes.adapters.aws import DynamodbItemProbes, GluePartitionProbes, S3Probes
 from worker.probes.adapters.command import CommandProbes
 from worker.probes.adapters.http import HttpProbes
+from worker.probes.adapters.postgresql import PostgresqlQueries
 from worker.probes.adapters.sql import SqlProbes
 from worker.probes.prober import Prober
 from worker.probes.runner import ProbeRunner
@@ -32,7 +33,7 @@ def probe_runners(
         ProbeType.S3: S3Probes(cloud),
         ProbeType.GLUE_PARTITION: GluePartitionProbes(cloud),
         ProbeType.DYNAMODB_ITEM: DynamodbItemProbes(cloud),
-        ProbeType.SQL: SqlProbes(cloud, clock),
+        ProbeType.SQL: SqlProbes(cloud, clock, PostgresqlQueries(http, secrets)),
     }
 
 

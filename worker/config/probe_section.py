@@ -1,9 +1,11 @@
 """Reads the probes of a file into the core's."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import time, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from worker.config.job_section import check_templates, read_target_config
 from worker.config.problems import Problems, show
@@ -21,6 +23,7 @@ from worker.core.model.probes import (
     ProbeRun,
     ProbeType,
 )
+from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
 from worker.probes.specs import PROBE_CONFIGS
 from worker.yaml.document import Path
@@ -54,6 +57,7 @@ def _read_probe(section: ProbeSection, at: Path, problems: Problems) -> Probe:
     every = read_duration(section.every, (*at, "every"), problems, default=EVERY_DEFAULT, least=EVERY_MIN)
     config = read_target_config(f"{kind} probes", PROBE_CONFIGS[kind], section.config, (*at, "config"), problems)
     check_templates(section.config, (*at, "config"), problems, PROBE_VARIABLES)
+    _check_password(kind, config, at, problems)
     path = section.json_path
     return Probe(
         key=section.key,
@@ -67,6 +71,17 @@ def _read_probe(section: ProbeSection, at: Path, problems: Problems) -> Probe:
         select_all=path if isinstance(path, str) else "",
         active_hours=_read_hours(section, at, problems),
     )
+
+
+def _check_password(kind: ProbeType, config: Mapping[str, Json], at: Path, problems: Problems) -> None:
+    """Report a password that is written out: everybody who may read pipelines would see it."""
+    url = config.get("url")
+    if kind is not ProbeType.SQL or not isinstance(url, str) or "$" in url:
+        return
+    with suppress(ValueError):  # the adapter reports what is wrong with it
+        if urlsplit(url).password:
+            hint = "set the whole url as a secret where workers run, and write `${INTERLOCK_WAREHOUSE_URL}`"
+            problems.error((*at, "config", "url"), "holds a password", hint)
 
 
 def _read_timeout(section: ProbeSection, at: Path, problems: Problems) -> timedelta:

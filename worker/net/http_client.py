@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from socket import AF_UNSPEC
 from types import SimpleNamespace, TracebackType
 from typing import Self, TypeAlias, cast
 
@@ -150,6 +151,13 @@ class HttpClient:
         await self._fresh.close()
         await self._kept.close()
         await self._guard.close()  # the library does not close a resolver that it did not create
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses that a connection to a host may use, for clients of other protocols.
+
+        Raises `AddressRefused`, and `OSError` if the name is not found.
+        """
+        return [answer["host"] for answer in await self._guard.resolve(host, port, AF_UNSPEC)]
 
     async def send(self, request: Request) -> Reply:
         """Send a request and follow redirects, all within the request's timeout."""

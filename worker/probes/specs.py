@@ -68,12 +68,17 @@ class DynamodbItemProbeConfig(JobConfig):
 
 class SqlProbeConfig(JobConfig):
     required = ("engine", "query")
-    needing = (("engine", "athena", "database"), ("engine", "sqlite", "path"))
+    needing = (("engine", "athena", "database"), ("engine", "sqlite", "path"), ("engine", "postgresql", "url"))
 
-    engine: Literal["", "sqlite", "athena"] = Field(default="", description="The database system.")
+    engine: Literal["", "sqlite", "postgresql", "athena"] = Field(default="", description="The database system.")
     query: str = Field(default="", description="A query that returns one row.")
     parameters: list[str | int | float | None] = Field(
-        default_factory=list, description="Values of the query's parameters (`?`)."
+        default_factory=list, description="Values of the query's parameters: `?`, in PostgreSQL `$1`, `$2`."
+    )
+    url: str = Field(
+        default="",
+        description="PostgreSQL: the server and the database, with user and password.",
+        examples=["${INTERLOCK_WAREHOUSE_URL}"],
     )
     path: str = Field(default="", description="SQLite: the file.")
     database: str = Field(default="", description="Athena: the database.")

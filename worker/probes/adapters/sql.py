@@ -1,4 +1,4 @@
-"""Asks SQLite files and Athena for one row. Neither can change anything."""
+"""Asks SQLite files, Athena and PostgreSQL for one row. None can change anything."""
 
 import asyncio
 import sqlite3
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from worker.core.model.values import Json
 from worker.core.probes.trait import ProbeUnknown
@@ -14,7 +14,10 @@ from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.aws.responses import part, parts, text
 from worker.jobs.messages import tidy
+from worker.jobs.secrets import secrets_named
 from worker.jobs.spec_fields import parse_config
+from worker.probes.adapters.postgresql import PostgresqlQueries
+from worker.probes.adapters.rows import one_row
 from worker.probes.runner import ProbeRequest, RawResponse
 from worker.probes.specs import SqlProbeConfig
 from worker.runtime.clock import Clock
@@ -23,6 +26,7 @@ _ALLOWED: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
 _POLL_S: Final = 1.0
+_VALUE_BYTES_MAX: Final = 1_000_000  # of a text, a blob or a row while SQLite evaluates
 _NUMBERS: Final = frozenset({"tinyint", "smallint", "integer", "bigint"})
 _FRACTIONS: Final = frozenset({"float", "real", "double"})
 
@@ -30,17 +34,27 @@ _FRACTIONS: Final = frozenset({"float", "real", "double"})
 class SqlProbes:
     """Runs a query that returns one row; no row is the result `exists: false`."""
 
-    def __init__(self, aws: Aws, clock: Clock) -> None:
-        self._aws, self._clock = aws, clock
+    def __init__(self, aws: Aws, clock: Clock, postgresql: PostgresqlQueries) -> None:
+        self._aws, self._clock, self._postgresql = aws, clock, postgresql
 
     def target(self, config: Mapping[str, Json]) -> str:
-        return "athena" if config.get("engine") == "athena" else "sql"
+        match config.get("engine"):
+            case "athena":
+                return "athena"
+            case "postgresql":
+                return f"sql:{_server(str(config.get('url')))}"
+            case _:
+                return "sql"
 
     async def ask(self, request: ProbeRequest) -> RawResponse | ProbeUnknown:
         config = parse_config(SqlProbeConfig, request.config)
-        if config.engine == "athena":
-            return await self._athena(config)
-        return await _sqlite(config)
+        match config.engine:
+            case "athena":
+                return await self._athena(config)
+            case "postgresql":
+                return await self._postgresql.ask(config, request.timeout)
+            case _:
+                return await _sqlite(config)
 
     # --- Athena -------------------------------------------------------------------------------------------------------
 
@@ -82,6 +96,15 @@ class SqlProbes:
                     await asyncio.shield(self._aws.call("athena", "StopQueryExecution", query))
 
 
+def _server(url: str) -> str:
+    """Return the name of a server for its limits: its host, or the secret that holds its URL."""
+    with suppress(ValueError):
+        if secrets := secrets_named(url):
+            return secrets[0].strip("${}")
+        return urlsplit(url).hostname or ""
+    return ""
+
+
 def _literal(value: str | float | None) -> str:
     """Write a parameter as Athena takes it: as a literal of SQL."""
     if value is None:
@@ -96,7 +119,7 @@ def _athena_row(results: Mapping[str, object]) -> RawResponse | ProbeUnknown:
     rows = rows[1:] if rows and rows[0] == names else rows  # the first row of a select repeats the names
     types = [text(column, "Type") for column in columns]
     read = [[_typed(kind, cell) for kind, cell in zip(types, row, strict=False)] for row in rows]
-    return _one_row(names, read)
+    return one_row(names, read)
 
 
 def _typed(kind: str, cell: str) -> Json:
@@ -127,13 +150,14 @@ def _query(config: SqlProbeConfig, opened: list[sqlite3.Connection]) -> RawRespo
     try:
         with closing(sqlite3.connect(place, uri=True, check_same_thread=False, timeout=1.0)) as connection:
             connection.set_authorizer(_authorize)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES_MAX)
             opened.append(connection)
             cursor = connection.execute(config.query, config.parameters)
             names = [column[0] for column in cursor.description or ()]
             rows = [[_plain(cell) for cell in row] for row in cast("Sequence[Sequence[object]]", cursor.fetchmany(2))]
     except (sqlite3.Error, sqlite3.Warning) as problem:
         return ProbeUnknown(kind="query-failed", reason=tidy(f"SQLite {config.path}: {problem}"))
-    return _one_row(names, rows)
+    return one_row(names, rows)
 
 
 def _authorize(action: int, *_: object) -> int:
@@ -143,10 +167,3 @@ def _authorize(action: int, *_: object) -> int:
 
 def _plain(cell: object) -> Json:
     return cell.hex() if isinstance(cell, bytes) else cast("Json", cell)
-
-
-def _one_row(names: Sequence[str], rows: Sequence[Sequence[Json]]) -> RawResponse | ProbeUnknown:
-    if len(rows) > 1:
-        return ProbeUnknown(kind="many-rows", reason="the query returns more than one row; aggregate, or use limit 1")
-    row = dict(zip(names, rows[0], strict=False)) if rows else {}
-    return RawResponse(value={"exists": bool(rows), **row})
