@@ -24,7 +24,7 @@ WITH_US = '"$@" </dev/null & server=$!; trap "kill -INT $server; wait $server" E
 def find_server() -> Path | None:
     """The folder of the server's programs; Debian's package does not put it on the path."""
     known = shutil.which("postgres")
-    found = [Path(known)] if known else sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    found = [Path(known).resolve()] if known else sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     return found[-1].parent if found else None
 
 
