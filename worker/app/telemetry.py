@@ -1,6 +1,8 @@
 """Wiring of telemetry: metrics, health, and where they are served or sent."""
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -17,8 +19,8 @@ from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.session import SessionWork
 from worker.app.web import open_health
 from worker.app.worklog import log_notice
-from worker.config.settings import HEALTH, TelemetrySettings
-from worker.core.errors import RetryLater
+from worker.config.settings import HEALTH, OTLP_HEADERS, OTLP_RESOURCE, TelemetrySettings
+from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
@@ -29,7 +31,7 @@ from worker.store.table import TableName
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
 from worker.telemetry.otlp import PATH as OTLP_PATH
-from worker.telemetry.otlp import OtlpMetrics
+from worker.telemetry.otlp import OtlpMetrics, named_values, resource_of
 from worker.telemetry.reporting import MetricReporter
 from worker.web.health import LOOP_LAG_MAX_S, HealthProblem
 
@@ -44,6 +46,16 @@ ENDED_BADLY: Final = frozenset(
         EventType.SFN_TIMEOUT,
     }
 )
+ENDED_OTHERWISE: Final[Mapping[str, str]] = {
+    EventType.JOB_COMPLETED: "completed",
+    EventType.RUN_CANCELLED: "cancelled",
+}
+VERDICTS: Final[Mapping[str, str]] = {
+    EventType.SLA_MET: "met",
+    EventType.SLA_BREACH: "breached",
+    EventType.RELATIVE_SLA_BREACH: "breached",
+    EventType.SLA_WAIVED: "waived",
+}
 
 
 class Telemetry:
@@ -101,8 +113,20 @@ class Telemetry:
             self.meters.add(Metric.RUNS_STARTED)
         elif event.type in ENDED_BADLY:
             self.meters.add(Metric.RUNS_FAILED)
+            self.meters.add(Metric.RUNS_ENDED, label="failed")
+        elif event.type in ENDED_OTHERWISE:
+            self.meters.add(Metric.RUNS_ENDED, label=ENDED_OTHERWISE[event.type])
+        elif event.type in VERDICTS:
+            self.meters.add(Metric.SLA_VERDICTS, label=VERDICTS[event.type])
         elif event.type == EventType.DATA_LOSS_SUSPECTED:
             self.meters.add(Metric.DATA_LOSSES)
+
+    def took(self, operation: str, seconds: float) -> None:
+        """Note how long a call of the store took."""
+        self.meters.observe(Metric.STORE_CALL, seconds, operation)
+
+    def conflicted(self) -> None:
+        self.meters.add(Metric.COMMIT_CONFLICTS)
 
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:
@@ -155,8 +179,12 @@ class Telemetry:
     def _collector(self, http: aiohttp.ClientSession) -> OtlpMetrics | None:
         if not self._settings.otlp_endpoint:
             return None
-        post = _sending(http, "POST", f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}")
-        return OtlpMetrics(self.meters, self._settings.service, self._clock.now(), post)
+        url = f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}"
+        headers = _named(OTLP_HEADERS, self._settings.otlp_headers)
+        named = _named(OTLP_RESOURCE, self._settings.otlp_resource)
+        # By host and process: two workers of one service would otherwise overwrite each other's values.
+        resource = resource_of(self._settings.service, f"{socket.gethostname()}-{os.getpid()}", named)
+        return OtlpMetrics(self.meters, resource, self._clock.now(), _sending(http, "POST", url, headers))
 
     # --- health -------------------------------------------------------------------------------------------------------
 
@@ -252,10 +280,19 @@ class Telemetry:
         return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
 
 
-def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Mapping[str, Any]], Any]:
+def _named(setting: str, text: str) -> Mapping[str, str]:
+    try:
+        return named_values(text)
+    except ValueError as problem:
+        raise ConfigError(f"{setting}: {problem}") from problem
+
+
+def _sending(
+    http: aiohttp.ClientSession, method: str, url: str, headers: Mapping[str, str] | None = None
+) -> Callable[[Mapping[str, Any]], Any]:
     async def send(body: Mapping[str, Any]) -> None:
         try:
-            async with http.request(method, url, json=dict(body)) as answer:
+            async with http.request(method, url, json=dict(body), headers=headers) as answer:
                 if answer.status >= 300:
                     raise RetryLater(f"{url} answered {answer.status}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

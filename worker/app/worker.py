@@ -45,7 +45,7 @@ class Worker:
                 timing=settings.timing,
                 duties=frozenset(settings.roles & LEASED),
             ),
-            tables=FailureCountingTables(platform.tables).report_to(telemetry.store, clock),
+            tables=FailureCountingTables(platform.tables).report_to(telemetry.store, clock, telemetry),
             beater=ThreadBeater(
                 lambda: FailureCountingTables(platform.beater_tables()).report_to(telemetry.store, clock)
             ),

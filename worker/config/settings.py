@@ -52,7 +52,9 @@ WEB_PROXY_SECRET: Final = "INTERLOCK_WEB_PROXY_SECRET"  # noqa: S105 - the name 
 PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 ARCHIVE: Final = "INTERLOCK_ARCHIVE"
 ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
-OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
+OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own names
+OTLP_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+OTLP_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
 
 PREFIX: Final = "INTERLOCK_"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
@@ -214,6 +216,19 @@ class TelemetrySettings:
         "Address of a collector to send metrics to, as OTLP over HTTP.",
         used_by="every worker",
         is_secret=True,  # may contain credentials
+    )
+    otlp_headers: str = setting(
+        OTLP_HEADERS,
+        values.plain_text,
+        "Headers for that collector, `name=value,name=value`, as OpenTelemetry defines them.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    otlp_resource: str = setting(
+        OTLP_RESOURCE,
+        values.plain_text,
+        "Attributes of the metrics' resource, `name=value,name=value`, for example `service.namespace=data`.",
+        used_by="every worker",
     )
 
 

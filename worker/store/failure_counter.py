@@ -1,14 +1,24 @@
 """Failure counter: counts failed store calls, so a retry can tell a store outage from a bad record."""
 
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.store.availability import AccessKind, StoreAvailability
-from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, StaleWrite, TableName, Tables, Write
 
 T = TypeVar("T")
+
+
+class CallMeasure(Protocol):
+    """Measures calls of the store."""
+
+    def took(self, operation: str, seconds: float) -> None: ...
+
+    def conflicted(self) -> None:
+        """Note a commit that was refused because a row had changed."""
+        ...
 
 
 class FailureCountingTables:
@@ -19,10 +29,13 @@ class FailureCountingTables:
         self.failures = 0
         self._availability: StoreAvailability | None = None
         self._clock: Clock | None = None
+        self._measure: CallMeasure | None = None
 
-    def report_to(self, availability: StoreAvailability, clock: Clock) -> "FailureCountingTables":
-        """Report the result of each call to `availability` from now on."""
-        self._availability, self._clock = availability, clock
+    def report_to(
+        self, availability: StoreAvailability, clock: Clock, measure: "CallMeasure | None" = None
+    ) -> "FailureCountingTables":
+        """Report the result of each call to `availability`, and how long it took to `measure`, from now on."""
+        self._availability, self._clock, self._measure = availability, clock, measure
         return self
 
     @property
@@ -37,13 +50,13 @@ class FailureCountingTables:
         await self._tables.stop()
 
     async def ping(self) -> None:
-        await self._watch(AccessKind.READ, self._tables.ping())
+        await self._watch("ping", AccessKind.READ, self._tables.ping())
 
     async def get(self, table: TableName, key: Key) -> Row | None:
-        return await self._watch(AccessKind.READ, self._tables.get(table, key))
+        return await self._watch("get", AccessKind.READ, self._tables.get(table, key))
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
-        return await self._watch(AccessKind.READ, self._tables.get_many(table, keys))
+        return await self._watch("get_many", AccessKind.READ, self._tables.get_many(table, keys))
 
     async def query(
         self,
@@ -57,12 +70,12 @@ class FailureCountingTables:
         cursor: str | None = None,
     ) -> Page:
         asked = self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
-        return await self._watch(AccessKind.READ, asked)
+        return await self._watch("query", AccessKind.READ, asked)
 
     async def commit(self, *writes: Write) -> None:
-        await self._watch(AccessKind.WRITE, self._tables.commit(*writes))
+        await self._watch("commit", AccessKind.WRITE, self._tables.commit(*writes))
 
-    async def _watch(self, access: AccessKind, call: Awaitable[T]) -> T:
+    async def _watch(self, operation: str, access: AccessKind, call: Awaitable[T]) -> T:
         began_at = 0.0 if self._clock is None else self._clock.monotonic()
         try:
             answer = await call
@@ -71,6 +84,12 @@ class FailureCountingTables:
             if self._availability is not None:
                 self._availability.failed(access, began_at=began_at, reason=str(error))
             raise
+        except StaleWrite:
+            if self._measure is not None:
+                self._measure.conflicted()
+            raise
+        if self._measure is not None and self._clock is not None:
+            self._measure.took(operation, self._clock.monotonic() - began_at)
         # A commit that its condition refused has written nothing, so it proves nothing about a full disk.
         if self._availability is not None:
             self._availability.answered(access)

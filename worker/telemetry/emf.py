@@ -1,6 +1,6 @@
 """Metrics in the log, in CloudWatch's embedded metric format, which needs no agent and no permission.
 
-Each line holds what was counted since the line before it, and the largest value of each gauge.
+Each line holds what was counted since the line before it, and the largest value of each gauge and histogram.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,6 +44,10 @@ class EmbeddedMetrics:
                 values[sample.metric] = max(sample.value, values.get(sample.metric, sample.value))
             else:
                 values[sample.metric] = values.get(sample.metric, 0.0) + sample.value
+        for each in (
+            self._meters.distributions()
+        ):  # CloudWatch gets the largest of the interval: buckets would cost a metric each
+            values[each.metric] = max(each.largest, values.get(each.metric, 0.0))
         totals = {metric: value for metric, value in values.items() if metric.meaning.kind is MetricKind.COUNTER}
         risen = {metric: total - self._reported.get(metric, 0.0) for metric, total in totals.items()}
         self._reported = totals

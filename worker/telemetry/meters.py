@@ -5,15 +5,38 @@ a queue) may distinguish the values of a metric. Only the Prometheus page and OT
 dimension costs money in CloudWatch.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+# Upper bounds in seconds: from one fast call of a store to a job of a day.
+BOUNDS_S: Final = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    1800.0,
+    7200.0,
+    86400.0,
+)
 
 
 class MetricKind(StrEnum):
     COUNTER = "counter"  # only rises while the process lives
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Unit(StrEnum):
@@ -41,6 +64,10 @@ def _seconds(text: str, label: str = "") -> Meaning:
     return Meaning(MetricKind.GAUGE, Unit.SECONDS, text, label)
 
 
+def _histogram(text: str, label: str = "") -> Meaning:
+    return Meaning(MetricKind.HISTOGRAM, Unit.SECONDS, text, label)
+
+
 def _number(text: str) -> Meaning:
     return Meaning(MetricKind.GAUGE, Unit.COUNT, text)
 
@@ -65,6 +92,10 @@ class Metric(Enum):
     RUNS_HELD = "RunsHeld"
     RUNS_STARTED = "RunsStarted"
     RUNS_FAILED = "RunsFailed"
+    RUNS_ENDED = "RunsEnded"
+    SLA_VERDICTS = "SlaVerdicts"
+    COMMIT_CONFLICTS = "CommitConflicts"
+    STORE_CALL = "StoreCallSeconds"
     DEAD_LETTERS = "DeadLetters"
     ARCHIVE_LAG = "ArchiveLagSeconds"
     HEARTBEAT = "Heartbeat"
@@ -92,10 +123,37 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.RUNS_HELD: _number("active runs that this worker owns"),
     Metric.RUNS_STARTED: _counter("jobs started"),
     Metric.RUNS_FAILED: _counter("runs that failed"),
+    Metric.RUNS_ENDED: _counter("runs that ended", "outcome"),
+    Metric.SLA_VERDICTS: _counter("deadlines that were judged or waived", "verdict"),
+    Metric.COMMIT_CONFLICTS: _counter("commits refused because a row had changed; they are decided again"),
+    Metric.STORE_CALL: _histogram("how long a call of the store took", "operation"),
     Metric.DEAD_LETTERS: _counter("records and messages kept as dead letters", "stream or queue"),
     Metric.ARCHIVE_LAG: _seconds("how far the archive is behind, on the worker that writes it"),
     Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }
+
+
+@dataclass(slots=True)
+class Distribution:
+    """Counts values by the bounds that they are within; the last count is of those beyond all bounds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    total: float = 0.0
+    largest: float = 0.0  # since `forget`
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, value)] += 1
+        self.total += value
+        self.largest = max(self.largest, value)
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionSample:
+    metric: Metric
+    label: str
+    counts: tuple[int, ...]
+    total: float
+    largest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +176,23 @@ class Meters:
     def __init__(self) -> None:
         self._counts: dict[tuple[Metric, str], float] = {}
         self._readings: dict[Metric, Reading] = {}
+        self._distributions: dict[tuple[Metric, str], Distribution] = {}
+
+    def observe(self, metric: Metric, value: float, label: str = "") -> None:
+        """Add a value to a histogram."""
+        self._distributions.setdefault((metric, label), Distribution()).add(value)
+
+    def distributions(self) -> Iterator[DistributionSample]:
+        """Yield all histograms, in the order of the list."""
+        for metric in Metric:
+            found = [(label, each) for (of, label), each in self._distributions.items() if of is metric]
+            for label, each in sorted(found, key=lambda item: item[0]):
+                yield DistributionSample(metric, label, tuple(each.counts), each.total, each.largest)
+
+    def forget_largest(self) -> None:
+        """Begin a new interval, of which the largest values are reported."""
+        for each in self._distributions.values():
+            each.largest = 0.0
 
     def add(self, metric: Metric, amount: float = 1, label: str = "") -> None:
         place = (metric, label)
@@ -128,8 +203,8 @@ class Meters:
         self._readings[metric] = reading
 
     def samples(self) -> Iterator[Sample]:
-        """Yield all current values. A counter that never rose is zero, so that its alarm has data."""
-        for metric in Metric:
+        """Yield all current values but histograms. A counter that never rose is zero, so that its alarm has data."""
+        for metric in (each for each in Metric if each.meaning.kind is not MetricKind.HISTOGRAM):
             values = self._readings.get(metric, _nothing)()
             if metric.meaning.kind is MetricKind.COUNTER:
                 counted = {label: count for (each, label), count in self._counts.items() if each is metric}

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
-from worker.telemetry.meters import Meters, Metric, MetricKind, Sample
+from worker.telemetry.meters import BOUNDS_S, DistributionSample, Meters, Metric, MetricKind, Sample
 from worker.telemetry.prometheus import name_of
 
 PATH: Final = "/v1/metrics"
@@ -20,9 +21,25 @@ _UNITS: Final = {"Count": "1", "Seconds": "s"}
 Post: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+def resource_of(service: str, instance: str, named: Mapping[str, str]) -> dict[str, str]:
+    """Return what a process is called, so that values of two workers stay apart; `named` wins."""
+    return {"service.name": service, "service.instance.id": instance, **named}
+
+
+def named_values(text: str) -> dict[str, str]:
+    """Read `name=value,name=value`, values percent-encoded. Raises `ValueError`."""
+    found: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, is_pair, value = pair.partition("=")
+        if not is_pair or not name.strip():
+            raise ValueError(f"{name.strip() or pair!r} has no value; write name=value, separated by commas")
+        found[name.strip()] = unquote(value.strip())
+    return found
+
+
 class OtlpMetrics:
-    def __init__(self, meters: Meters, service: str, began_at: datetime, post: Post) -> None:
-        self._meters, self._service, self._began_at, self._post = meters, service, began_at, post
+    def __init__(self, meters: Meters, resource: Mapping[str, str], began_at: datetime, post: Post) -> None:
+        self._meters, self._resource, self._began_at, self._post = meters, resource, began_at, post
 
     async def report(self, now: datetime) -> None:
         """Send all values. Raises `RetryLater` if the collector did not accept them."""
@@ -31,10 +48,12 @@ class OtlpMetrics:
     def body(self, now: datetime) -> Mapping[str, Any]:
         grouped = groupby(self._meters.samples(), key=lambda sample: sample.metric)
         metrics = [self._metric(metric, list(samples), now) for metric, samples in grouped]
+        histograms = groupby(self._meters.distributions(), key=lambda sample: sample.metric)
+        metrics += [self._histogram(metric, list(found), now) for metric, found in histograms]
         return {
             "resourceMetrics": [
                 {
-                    "resource": {"attributes": [_attribute("service.name", self._service)]},
+                    "resource": {"attributes": [_attribute(*each) for each in self._resource.items()]},
                     "scopeMetrics": [{"scope": {"name": "interlock"}, "metrics": metrics}],
                 }
             ]
@@ -47,12 +66,29 @@ class OtlpMetrics:
         shown = summed if meaning.kind is MetricKind.COUNTER else {"gauge": points}
         return {"name": name_of(metric), "description": meaning.text, "unit": _UNITS[meaning.unit.value], **shown}
 
+    def _histogram(self, metric: Metric, found: list[DistributionSample], now: datetime) -> Mapping[str, Any]:
+        points = [
+            {
+                **self._place(each.label, now),
+                "count": str(sum(each.counts)),
+                "sum": each.total,
+                "bucketCounts": [str(count) for count in each.counts],
+                "explicitBounds": list(BOUNDS_S),
+            }
+            for each in found
+        ]
+        shown = {"histogram": {"dataPoints": points, "aggregationTemporality": CUMULATIVE}}
+        meaning = metric.meaning
+        return {"name": name_of(metric), "description": meaning.text, "unit": _UNITS[meaning.unit.value], **shown}
+
     def _point(self, sample: Sample, now: datetime) -> Mapping[str, Any]:
+        return {**self._place(sample.label, now), "asDouble": sample.value}
+
+    def _place(self, label: str, now: datetime) -> Mapping[str, Any]:
         return {
             "startTimeUnixNano": _nanoseconds(self._began_at),
             "timeUnixNano": _nanoseconds(now),
-            "asDouble": sample.value,
-            "attributes": [_attribute("of", sample.label)] if sample.label else [],
+            "attributes": [_attribute("of", label)] if label else [],
         }
 
 

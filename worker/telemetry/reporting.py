@@ -82,6 +82,7 @@ class MetricReporter:
             except RetryLater as error:
                 _log.warning("metrics.unsent", reason=str(error))
         self.loop_lag.forget()
+        self._meters.forget_largest()
 
     def _lag(self) -> Mapping[str, float]:
         return {"": self.loop_lag.worst_s}

@@ -116,9 +116,9 @@ async def test_tries_to_tell_people_that_failed_are_measured() -> None:
     ("event_type", "counted"),
     [
         (EventType.JOB_TRIGGERED, {Metric.RUNS_STARTED}),
-        (EventType.RETRY_EXHAUSTED, {Metric.RUNS_FAILED}),
+        (EventType.RETRY_EXHAUSTED, {Metric.RUNS_FAILED, Metric.RUNS_ENDED}),
         (EventType.DATA_LOSS_SUSPECTED, {Metric.DATA_LOSSES}),
-        (EventType.SLA_MET, set[Metric]()),
+        (EventType.SLA_MET, {Metric.SLA_VERDICTS}),
     ],
 )
 async def test_events_on_their_way_out_are_measured(event_type: EventType, counted: set[Metric]) -> None:

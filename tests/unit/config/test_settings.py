@@ -22,6 +22,7 @@ from worker.config.settings import (
     ON_FAILURE,
     ON_LOSS,
     OTLP_ENDPOINT,
+    OTLP_HEADERS,
     OWN_SECRETS,
     POLLS,
     REPEAT_ALERTS,
@@ -206,7 +207,7 @@ def test_a_setting_is_described_in_one_sentence_and_its_default_can_be_written(s
 
 
 def test_the_workers_own_credentials_are_the_secret_settings() -> None:
-    assert {SLACK_TOKEN, HEARTBEAT_URL, OTLP_ENDPOINT, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
+    assert {SLACK_TOKEN, HEARTBEAT_URL, OTLP_ENDPOINT, OTLP_HEADERS, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
 
 
 def test_a_setting_without_effect_is_found_with_the_reason() -> None:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.clock.manual import ManualClock
 from worker.core.errors import RetryLater
 from worker.telemetry.emf import EmbeddedMetrics
-from worker.telemetry.meters import MEANINGS, Meters, Metric, MetricKind
-from worker.telemetry.otlp import OtlpMetrics
+from worker.telemetry.meters import BOUNDS_S, MEANINGS, Meters, Metric, MetricKind
+from worker.telemetry.otlp import OtlpMetrics, named_values, resource_of
 from worker.telemetry.prometheus import page
 from worker.telemetry.reporting import LoopLag, MetricReporter
 
@@ -73,13 +74,64 @@ def test_the_page_tells_streams_apart() -> None:
     text = page(meters)
 
     assert "# TYPE interlock_records_read_total counter" in text
-    assert 'interlock_records_read_total{of="control"} 1234567.0\n' in text
-    assert 'interlock_consumer_lag_seconds{of="a\\"b"} 1.5\n' in text
+    read = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert read["interlock_records_read_total", "control"] == 1_234_567
+    assert read["interlock_consumer_lag_seconds", 'a"b'] == 1.5
+
+
+def test_a_histogram_counts_values_by_their_bounds_on_the_page_and_for_a_collector() -> None:
+    meters = Meters()
+    for value in (0.005, 0.006, 3.0, 1e6):
+        meters.observe(Metric.STORE_CALL, value, "commit")
+
+    [family] = [each for each in text_string_to_metric_families(page(meters)) if each.type == "histogram"]
+    on_page = {sample.labels.get("le", sample.name): sample.value for sample in family.samples}
+    sent = _metric(OtlpMetrics(meters, {}, NOW, _refuse).body(NOW), "interlock_store_call_seconds")
+    [point] = sent["histogram"]["dataPoints"]
+
+    assert [on_page[bound] for bound in ("0.005", "0.01", "2.5", "5.0", "+Inf")] == [1, 2, 2, 3, 4]
+    assert on_page["interlock_store_call_seconds_count"] == 4
+    assert point["count"] == "4"
+    assert [int(count) for count in point["bucketCounts"]] == [1, 1, *[0] * 7, 1, *[0] * (len(BOUNDS_S) - 10), 1]
+    assert len(point["bucketCounts"]) == len(point["explicitBounds"]) + 1
+
+
+def test_the_log_has_the_largest_value_of_a_histogram_since_the_line_before() -> None:
+    meters, lines = Meters(), list[str]()
+    embedded = EmbeddedMetrics(meters, "orders", lines.append)
+
+    meters.observe(Metric.STORE_CALL, 2.5, "commit")
+    meters.observe(Metric.STORE_CALL, 0.5, "get")
+    embedded.report(NOW)
+    meters.forget_largest()
+    meters.observe(Metric.STORE_CALL, 0.1, "get")
+    embedded.report(NOW)
+
+    assert [json.loads(line)["StoreCallSeconds"] for line in lines] == [2.5, 0.1]
+
+
+def test_two_workers_of_a_service_are_two_resources() -> None:
+    first, second = (resource_of("orders", instance, {"service.namespace": "data"}) for instance in ("a-1", "b-1"))
+
+    assert first != second
+    assert first["service.name"] == second["service.name"] == "orders"
+    sent = OtlpMetrics(Meters(), first, NOW, _refuse).body(NOW)["resourceMetrics"][0]["resource"]["attributes"]
+    assert {each["key"]: each["value"]["stringValue"] for each in sent} == first
+
+
+def test_standard_variables_of_opentelemetry_are_read_as_it_defines_them() -> None:
+    assert named_values("a=b, c = d%20e ,") == {"a": "b", "c": "d e"}
+    with pytest.raises(ValueError, match="'token' has no value"):
+        named_values("a=b,token")
 
 
 def test_a_collector_gets_totals_so_that_a_lost_report_loses_nothing() -> None:
     meters = Meters()
-    otlp = OtlpMetrics(meters, "orders", NOW, _refuse)
+    otlp = OtlpMetrics(meters, {"service.name": "orders"}, NOW, _refuse)
     meters.add(Metric.RUNS_STARTED, 3)
     otlp.body(NOW)
 
@@ -105,7 +157,7 @@ def test_the_loop_is_late_while_something_holds_it() -> None:
 async def test_a_collector_that_does_not_answer_stops_nothing() -> None:
     clock, meters, lines = ManualClock(NOW), Meters(), list[str]()
     embedded = EmbeddedMetrics(meters, "orders", lines.append)
-    collector = OtlpMetrics(meters, "orders", NOW, _refuse)
+    collector = OtlpMetrics(meters, {"service.name": "orders"}, NOW, _refuse)
     reporting = MetricReporter(meters, clock, is_at_work=lambda: True, embedded=embedded, collector=collector)
 
     await reporting.report()

@@ -1,0 +1,76 @@
+"""The dashboard and the alert rules name metrics that workers have, with labels that they have."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from worker.telemetry.meters import Metric, MetricKind
+from worker.telemetry.prometheus import name_of
+
+MONITORING: Final = Path(__file__).parents[2] / "deploy" / "monitoring"
+DASHBOARD: Final = cast("dict[str, Any]", json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8")))
+RULES: Final = cast("dict[str, Any]", yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text("utf-8")))
+OF_HISTOGRAMS: Final = ("_bucket", "_sum", "_count")
+
+
+def known_names() -> set[str]:
+    histograms = {name_of(each) for each in Metric if each.meaning.kind is MetricKind.HISTOGRAM}
+    others = {name_of(each) for each in Metric if each.meaning.kind is not MetricKind.HISTOGRAM}
+    return others | {f"{name}{ending}" for name in histograms for ending in OF_HISTOGRAMS}
+
+
+def expressions() -> Iterator[str]:
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+    for group in RULES["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"]
+
+
+def test_every_expression_names_metrics_that_exist() -> None:
+    named = {name for each in expressions() for name in re.findall(r"\binterlock_\w+", each)}
+
+    assert named - known_names() == set()
+    assert len(named) > 15
+
+
+def test_every_counter_is_used_by_its_increase_and_every_histogram_by_its_buckets() -> None:
+    counters = [name_of(each) for each in Metric if each.meaning.kind is MetricKind.COUNTER]
+    for expression in expressions():
+        for counter in counters:
+            for found in re.finditer(rf"(\w+)\({counter}\b", expression):
+                assert found[1] in {"rate", "increase", "absent"}, expression
+
+
+def test_only_metrics_with_a_label_are_told_apart_by_it() -> None:
+    labelled = {name_of(each) for each in Metric if each.meaning.label}
+    for expression in expressions():
+        for name in re.findall(r'\b(interlock_\w+)\{[^}]*of="', expression):
+            assert name.removesuffix("_bucket") in labelled, expression
+
+
+def test_every_rule_says_how_bad_it_is_what_it_means_and_what_to_do() -> None:
+    for rule in (rule for group in RULES["groups"] for rule in group["rules"]):
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert re.fullmatch(r"Interlock[A-Z][A-Za-z]+", rule["alert"])
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"].endswith(".")
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
