@@ -203,7 +203,7 @@ class Meters:
         self._readings[metric] = reading
 
     def samples(self) -> Iterator[Sample]:
-        """Yield all current values but histograms. A counter that never rose is zero, so that its alarm has data."""
+        """Yield all values but histograms. A counter that never rose is zero, so that its alarm has data."""
         for metric in (each for each in Metric if each.meaning.kind is not MetricKind.HISTOGRAM):
             values = self._readings.get(metric, _nothing)()
             if metric.meaning.kind is MetricKind.COUNTER:
