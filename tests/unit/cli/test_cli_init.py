@@ -74,7 +74,7 @@ def test_the_workflow_runs_the_checks_that_pass_here(here: Path) -> None:
     commands = re.findall(r"- run: interlock (.*)", text)
 
     assert "interlock-VERSION" not in text
-    assert commands == ["validate pipelines/", "inbox check inbox.yaml"]
+    assert commands == ["validate pipelines/ --format github", "inbox check inbox.yaml"]
     assert read_yaml(text)  # raises if it cannot be read
 
 
