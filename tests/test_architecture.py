@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.archetypes", "worker.core.model", "worker.runtime"),
     (
         "worker.core.collect",
+        "worker.core.ledger",
         "worker.core.membership",
         "worker.core.run",
         "worker.core.schedule",

@@ -28,6 +28,8 @@ locals {
       # Requests to replay dead letters; a dropped one releases the row that waited for it.
       { sid = "Replays", actions = ["dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["GROUP#*"] },
       { sid = "BulkOperations", actions = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["BULK#*"] },
+      # Records that jobs processed.
+      { sid = "Ledgers", actions = ["dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["LEDGER#*"] },
       # That the sums of a day must be made again, because one of its runs was deleted.
       { sid = "StaleRollups", actions = ["dynamodb:PutItem"], on = ["control"], partition = ["ROLLUPS"] },
       # Reports of jobs about their own end.

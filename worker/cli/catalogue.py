@@ -215,6 +215,12 @@ def _web() -> "Typer":
     return web_app
 
 
+def _ledger() -> "Typer":
+    from worker.cli.commands.operate.ledger import ledger_app
+
+    return ledger_app
+
+
 def _migrate() -> "Typer":
     from worker.cli.commands.migrate import migrate_app
 
@@ -288,6 +294,11 @@ Exit codes:
                 CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
                 CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
                 CommandEntry("sensor", "Write and read sensors.", _sensor),
+                CommandEntry(
+                    "ledger",
+                    "Find the records that changed since a job last processed them, and save that it did.",
+                    _ledger,
+                ),
                 CommandEntry("probe", "Test probes, and list their results, ages and failures.", _probe),
             ),
         ),

@@ -3,7 +3,7 @@
 `local` is for loopback addresses: every program that reaches the port may read. `token` is for every other address:
 each request names a token, of which the settings hold only the hash. With `alb` and `proxy`, whatever stands in front
 of the server signs people in, and programs use tokens. Changes need the role operator everywhere; a producer may write
-sensors and nothing else.
+sensors, compare and save records of ledgers, and nothing else.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class AccessMode(StrEnum):
 class AccessRole(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
-    PRODUCER = "producer"  # writes sensors, and reads nothing
+    PRODUCER = "producer"  # writes sensors and records of ledgers, and reads nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ ANYONE: Final = Caller("local", AccessRole.VIEWER)
 JOB: Final = Caller("job", AccessRole.VIEWER)
 CALLBACKS: Final = "/api/v1/jobs/"
 SENSORS: Final = "/api/v1/sensors"
+LEDGER_CALLS: Final = re.compile(r"/api/v1/ledgers/[^/]+/(diff|commit|seed)")
 
 # Returns who was signed in before a request came here. Raises `WebProblem`, and `RetryLater` if it cannot tell.
 Identify: TypeAlias = Callable[[Scope], Awaitable[Caller]]
@@ -122,8 +123,10 @@ class AccessRules:
             self._check_writable()
             return JOB
         caller = await self._caller(scope)
-        if caller.role is AccessRole.PRODUCER and not _writes_sensors(scope):
-            raise WebProblem(ProblemType.FORBIDDEN, "the role producer may write sensors, and nothing else")
+        if caller.role is AccessRole.PRODUCER and not _is_for_producers(scope):
+            raise WebProblem(
+                ProblemType.FORBIDDEN, "the role producer may write sensors and use ledgers, and nothing else"
+            )
         if scope["method"] not in READS:
             self._check_site(scope)
             self._check_writable()
@@ -200,9 +203,10 @@ class AccessRules:
         return {f"http://{header(scope, b'host')}".lower()}
 
 
-def _writes_sensors(scope: Scope) -> bool:
+def _is_for_producers(scope: Scope) -> bool:
     path = str(scope["path"])
-    return scope["method"] == "POST" and (path == SENSORS or path.startswith(f"{SENSORS}/"))
+    is_sensor = path == SENSORS or path.startswith(f"{SENSORS}/")
+    return scope["method"] == "POST" and (is_sensor or LEDGER_CALLS.fullmatch(path) is not None)
 
 
 def _host_of(scope: Scope) -> str | None:

@@ -246,6 +246,24 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("ledger show",),
+        "ledger-record",
+        "one for each record",
+        {"id": "the record's id", "hash": "the hash that was saved last"},
+    ),
+    Record(
+        ("ledger stats",),
+        "ledger",
+        "one record",
+        {
+            "name": "the ledger",
+            "records": "how many records it has",
+            "heldBy": "the run and attempt that may save; null if none did yet",
+            "heldSince": "since when; null if none did yet",
+            "savedAt": "when records were saved last; null if none were",
+        },
+    ),
+    Record(
         ("store init",),
         "init",
         "one record",

@@ -28,10 +28,9 @@ GROUPS = {
 PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 LINE_MAX = 90
 VERBS = {
-    "Archive", "Cancel", "Check", "Compare", "Copy", "Create", "Delete", "Drop", "Explain", "List", "Mark", "Migrate",
-    "Pause",
-    "Print", "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Send", "Serve", "Show", "Start",
-    "Take", "Test", "Watch", "Write",
+    "Archive", "Cancel", "Check", "Compare", "Copy", "Create", "Delete", "Drop", "Explain", "Find", "List", "Mark",
+    "Migrate", "Pause", "Print", "Process", "Push", "Remove", "Report", "Request", "Resume", "Run", "Save", "Send",
+    "Serve", "Show", "Start", "Take", "Test", "Turn", "Watch", "Write",
 }  # fmt: skip
 # They change runs that failed or are active; a page of the docs shows them at work, and a test runs it.
 CHANGING_RUNS = {"runs rerun", "runs cancel", "runs delete"}

@@ -36,7 +36,8 @@ class Until:
 class CollectedPart:
     """Holds what is known of one object.
 
-    `etag` "" means that it is not there: deleted, or only listed so far. `version` is the version of the collection in which the part last changed.
+    `etag` "" means that it is not there: deleted, or only listed so far. `version` is the version of the collection in
+    which the part last changed.
     """
 
     key: str

@@ -561,6 +561,30 @@ def collection_check_sk(at: datetime, collection: str) -> str:
     return stamped_sk(at, collection)
 
 
+# --- record ledgers ---------------------------------------------------------------------------------------------------
+
+LEDGER = "LEDGER"
+LEDGER_RECORD = "R#"
+LEDGER_BUCKETS = 16
+
+
+def ledger_pk(name: str) -> str:
+    return f"LEDGER#{name}"
+
+
+def ledger_records_pk(name: str, bucket_number: int) -> str:
+    """Return one of the partitions over which the records of a ledger are spread."""
+    return f"LEDGER#{name}#{bucket_number}"
+
+
+def ledger_record_sk(record: str) -> str:
+    return f"{LEDGER_RECORD}{record}"
+
+
+def ledger_record_id(sk: str) -> str:
+    return sk.removeprefix(LEDGER_RECORD)
+
+
 # --- index values -----------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from worker.web.api.context import ApiContext
 from worker.web.api.deadletters import deadletters_router
 from worker.web.api.events import events_router
 from worker.web.api.jobs import jobs_router
+from worker.web.api.ledgers import ledgers_router
 from worker.web.api.openapi import openapi_document
 from worker.web.api.pipelines import pipelines_router
 from worker.web.api.responses import PROBLEMS
@@ -62,6 +63,7 @@ ROUTERS: Final = (
     alerts_router,
     deadletters_router,
     jobs_router,
+    ledgers_router,
     workers_router,
     stream_router,
 )

@@ -94,6 +94,40 @@ class SensorsAccepted(ApiModel):
     count: int
 
 
+class LedgerHolderDocument(ApiModel):
+    """The attempt of a run that may save records."""
+
+    run: str
+    attempt: int
+
+
+class LedgerDocument(ApiModel):
+    """A record ledger. `heldBy` is the run that may save; null if none did yet."""
+
+    type: Literal["ledger"]
+    name: str
+    records: int
+    held_by: LedgerHolderDocument | None
+    held_since: datetime | None
+    saved_at: datetime | None
+
+
+class LedgerRecordDocument(ApiModel):
+    """A record, and the hash of the content that was processed last."""
+
+    type: Literal["ledger-record"]
+    id: str
+    hash: str
+
+
+class LedgerSaved(ApiModel):
+    """How many records were saved or deleted, and how many were the same already."""
+
+    saved: int
+    unchanged: int
+    deleted: int
+
+
 class SensorDocument(ApiModel):
     """A sensor as it is stored."""
 

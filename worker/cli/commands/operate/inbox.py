@@ -42,8 +42,8 @@ SENSOR is the sensor's key with its period. The list says if it is cut.
 
 \b
 Examples:
-  interlock inbox parts orders-daily orders-parts#2026-03-03
-  interlock inbox parts orders-daily orders-parts#2026-03-03 --limit 20000 --json | jq -r .key
+  interlock inbox parts orders parts#2026-03-03
+  interlock inbox parts orders parts#2026-03-03 --limit 20000 --json
 
 {EXIT_CODES}"""
 
