@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -66,6 +66,12 @@ PROCESSES ?= 2
 CAMPAIGN_FILE ?= simulated.jsonl
 simulate-campaign: $(VENV)/.dev ## play thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
 	$(BIN)/python -m tests.simulation.campaign --seed $(SEED) --seeds $(CAMPAIGN_SEEDS) --processes $(PROCESSES) --file $(CAMPAIGN_FILE)
+
+test-mapping: $(VENV)/.dev ## compare the period mapping of `after` with its oracle at every period of 400 days (half an hour)
+	MAPPING_EVERY_PERIOD=1 $(BIN)/pytest --timeout 7200 -rP --durations 3 tests/unit/core/dependencies/test_period_mapping.py \
+		>$(VENV)/mapping.log || { cat $(VENV)/mapping.log; exit 1; }
+	@awk '/^compared/ {n += $$2} END {print n " periods compared"}' $(VENV)/mapping.log
+	@tail -n 1 $(VENV)/mapping.log
 
 test-browser: $(VENV)/.dev $(VENV)/browser/.ready ## test the console in a real Chromium, every page and theme; fails without one
 	BROWSER_TESTS=all $(BIN)/pytest tests/browser

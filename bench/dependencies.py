@@ -2,7 +2,7 @@
 
 Time on SQLite is that of a whole worker, from the commit of the upstream's sensor to the last downstream start.
 Requests are counted on an emulator of DynamoDB at two sizes: the difference is what one more downstream costs, whatever
-the machine. Run it with `python -m bench.dependencies`.
+the machine. Run it with `python -m bench dependencies`.
 """
 
 import asyncio
