@@ -18,7 +18,7 @@ from tests.support.worlds.dependencies import (
 )
 from tests.support.worlds.engine import DAY, World, a_world
 from worker.config.deploy import withdraw
-from worker.config.versions import Version
+from worker.config.versions import Unusable, Version
 from worker.core.model.keys import cycle_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import Origin, RunTriggered
@@ -405,9 +405,27 @@ async def test_a_cycle_that_arrives_as_a_row_is_rejected_with_its_path_and_the_l
 
         [rejected] = await told(world, "a", "CONFIG_REJECTED")
         assert rejected.event.detail["problems"] == ["a cycle: a after c after b after a"]
+        assert rejected.event.message.startswith(
+            "the configuration of a has a cycle: a after c after b after a; version "
+        )
+        judged = await worker.parts.configs.judged(PipelineId("a"))
+        assert isinstance(judged, Unusable)
+        assert judged.problems == ("a cycle: a after c after b after a",)
         assert version is not None
         assert version.pipeline.schedules[0].after == ()
         assert await state_of(world, f"c/{DAY}") is State.COMPLETED
+
+
+@on_virtual_time
+async def test_explain_shows_the_cycle_of_a_pipeline_that_never_had_a_version_without_one() -> None:
+    world = await a_chain(after("b", ["a"]), after("c", ["b"]), after("a", ["c"]))
+    async with world.worker():
+        await world.settle()
+        versions = [await SnapshotLoader(world.tables).version(PipelineId(name)) for name in "abc"]
+
+    problems = [version.problems[0] for version in versions if isinstance(version, Unusable)]
+    assert problems
+    assert all(problem.startswith("a cycle: ") for problem in problems)
 
 
 @on_virtual_time

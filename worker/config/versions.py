@@ -42,6 +42,7 @@ class Remembered:
     mark: Mark | None
     good: str | None = None
     refused: str | None = None
+    cycle: str | None = None  # why a text that can be read was refused
 
 
 class PipelineVersions:
@@ -64,9 +65,20 @@ class PipelineVersions:
         stored = await self._store.get(pipeline)
         return None if stored is None else await self._understood(stored)
 
-    async def deployed_of(self, stored: StoredConfig) -> Version | Unusable:
-        """Return what a deployed row that was already read means."""
-        return await self._understood(stored)
+    async def judged(self, pipeline: PipelineId) -> Version | Unusable | None:
+        """Read the CONFIG row, and whether it was refused although it can be read; None if there is none."""
+        stored = await self._store.get(pipeline)
+        return None if stored is None else await self.judged_of(stored)
+
+    async def judged_of(self, stored: StoredConfig) -> Version | Unusable:
+        """Return what `judged` does for a row that was already read."""
+        deployed, text_hash = await self._understood(stored), content_hash(stored.text or "")
+        if isinstance(deployed, Unusable) or not _runs_after_others(deployed):
+            return deployed
+        known = await self.remembered(stored.pipeline)
+        if known.refused != text_hash:
+            return deployed
+        return Unusable(stored.pipeline, text_hash, (known.cycle or "it was rejected because of a cycle",))
 
     async def current(self, pipeline: PipelineId) -> Version | None:
         """Return the version that new runs begin under: the deployed one, else the last usable one."""
@@ -76,7 +88,7 @@ class PipelineVersions:
     async def in_force_of(self, stored: StoredConfig) -> Version | None:
         """Return the version in force for a row that was already read."""
         pipeline, deployed = stored.pipeline, await self._understood(stored)
-        if isinstance(deployed, Version) and not any(schedule.after for schedule in deployed.pipeline.schedules):
+        if isinstance(deployed, Version) and not _runs_after_others(deployed):
             return deployed
         known = await self.remembered(pipeline)
         # A text that runs after itself through other pipelines can be read, and was refused nevertheless.
@@ -121,8 +133,13 @@ class PipelineVersions:
         mark = await self._marks.get(pipeline, config_mark_sk())
         if mark is None:
             return Remembered(None)
-        good, refused = mark.data.get("good"), mark.data.get("refused")
-        return Remembered(mark, good if isinstance(good, str) else None, refused if isinstance(refused, str) else None)
+        good, refused, cycle = (mark.data.get(name) for name in ("good", "refused", "cycle"))
+        return Remembered(
+            mark,
+            good if isinstance(good, str) else None,
+            refused if isinstance(refused, str) else None,
+            cycle if isinstance(cycle, str) else None,
+        )
 
     async def _understood(self, stored: StoredConfig) -> Version | Unusable:
         text = stored.text or ""
@@ -170,3 +187,7 @@ def _bounded(names: set[tuple[PipelineId, str]]) -> set[tuple[PipelineId, str]]:
     if len(names) >= VERSIONS_KEPT_MAX:
         names.clear()
     return names
+
+
+def _runs_after_others(version: Version) -> bool:
+    return any(schedule.after for schedule in version.pipeline.schedules)

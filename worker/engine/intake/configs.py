@@ -97,7 +97,7 @@ class ConfigChanges:
         for other in dict.fromkeys(cycle):
             if other != pipeline:
                 await self._marks.put_once(other, keys.cycle_mark_sk(pipeline), {}, self._clock.now())
-        await self._refuse(Unusable(pipeline, content_hash(stored.text or ""), (problem,)), known)
+        await self._refuse(Unusable(pipeline, content_hash(stored.text or ""), (problem,)), known, cycle=problem)
         if await self._cycle(version) is None:
             raise RetryLater(f"{problem} has just ended; {pipeline} is checked again")
 
@@ -135,12 +135,14 @@ class ConfigChanges:
         entry = ConfigLogEntry(id=self._new_id(), pipeline=pipeline, change=ConfigChange.REMOVED)
         await config_log.ConfigLog(self._tables).append(entry, self._clock.now())
 
-    async def _refuse(self, unusable: Unusable, known: Remembered) -> None:
+    async def _refuse(self, unusable: Unusable, known: Remembered, *, cycle: str | None = None) -> None:
         if known.refused == unusable.text_hash:
             return
         now = self._clock.now()
-        told = event_write(self._rejection(unusable, known, now))
+        told = event_write(self._rejection(unusable, known, now, cycle))
         noted: dict[str, Json] = {"good": known.good, "refused": unusable.text_hash}
+        if cycle is not None:
+            noted["cycle"] = cycle
         await self._note(unusable.pipeline, known, noted, ConfigChange.REJECTED, told)
 
     async def _note(
@@ -153,20 +155,23 @@ class ConfigChanges:
         mark = move_write(pipeline, keys.config_mark_sk(), known.mark, data, now)
         await self._tables.commit(mark, config_log.append_write(entry, now), *more)
 
-    def _rejection(self, unusable: Unusable, known: Remembered, now: datetime) -> Event:
+    def _rejection(self, unusable: Unusable, known: Remembered, now: datetime, cycle: str | None) -> Event:
         staying = (
             f"version {known.good} stays in force" if known.good else "there is no earlier version to fall back on"
         )
+        problem = f"has {cycle}" if cycle else "cannot be understood"
         return Event(
             id=self._new_id(),
             type=EventType.CONFIG_REJECTED,
             at=now,
             pipeline=unusable.pipeline,
-            message=f"the configuration of {unusable.pipeline} cannot be understood; {staying}",
+            message=f"the configuration of {unusable.pipeline} {problem}; {staying}",
             detail={
                 "problems": list(unusable.problems[:PROBLEMS_TOLD_MAX]),
                 "inForce": known.good,
-                "actionHint": "run `interlock validate` on the file, fix it and deploy it again",
+                "actionHint": "remove one of these dependencies: none of the pipelines could ever start"
+                if cycle
+                else "run `interlock validate` on the file, fix it and deploy it again",
             },
         )
 

@@ -33,7 +33,7 @@ class SnapshotLoader:
 
     async def version(self, pipeline: PipelineId) -> Version | Unusable | None:
         """Return the version in force, `Unusable` if none could ever be used, or None without a pipeline."""
-        return await self.configs.current(pipeline) or await self.configs.deployed(pipeline)
+        return await self.configs.current(pipeline) or await self.configs.judged(pipeline)
 
     async def at(self, key: RunKey, version: Version, now: datetime) -> RunSnapshot:
         run = await self.run(key, version.pipeline)
@@ -56,7 +56,7 @@ class SnapshotLoader:
             consumed=await self._consumed(key, schedule),
             watch=await SlaWatches(self._tables).load(key),
             timing=await self._timing(key, schedule),
-            upstreams=await UpstreamView(self._tables, self.configs).of(key, schedule)
+            upstreams=await UpstreamView(self._tables, self.configs).of(key, schedule, now)
             if schedule.after
             else UpstreamsSeen(),
         )
@@ -74,7 +74,7 @@ class SnapshotLoader:
         return in_force
 
     async def _config(self, applied: Version, in_force: Version) -> StoredVersion:
-        deployed = await self.configs.deployed(in_force.pipeline.id)
+        deployed = await self.configs.judged(in_force.pipeline.id)
         problems = deployed.problems if isinstance(deployed, Unusable) else ()
         return StoredVersion(applied=applied.config_hash, in_force=in_force.config_hash, problems=problems)
 

@@ -22,7 +22,7 @@ async def version_of(tables: Tables, pipeline: PipelineId) -> "Version | None":
     from worker.config.versions import PipelineVersions, Unusable  # noqa: PLC0415  loading it is slow
 
     configs = PipelineVersions(tables)
-    version = await configs.current(pipeline) or await configs.deployed(pipeline)
+    version = await configs.current(pipeline) or await configs.judged(pipeline)
     if isinstance(version, Unusable):
         raise Rejected(
             f"the configuration of {pipeline} cannot be used: {version.problems[0]}; correct its file and push it"

@@ -56,7 +56,7 @@ async def pipeline_records(context: ApiContext, stored: list[StoredConfig]) -> l
 
 
 async def _record(context: ApiContext, stored: StoredConfig, *, is_paused: bool) -> PipelineRecord:
-    match await context.versions.deployed_of(stored):
+    match await context.versions.judged_of(stored):
         case Unusable(problems=problems):
             return PipelineRecord(id=stored.pipeline, paused=is_paused, errors=problems)
         case Version(pipeline=pipeline, config_hash=config_hash):

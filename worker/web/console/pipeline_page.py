@@ -106,7 +106,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         hint = await suggestion(tables, pipeline)
         what = f"there is no pipeline {pipeline} in the store"
         raise WebProblem(ProblemType.UNKNOWN_PIPELINE, f"{what}; {hint}" if hint else what)
-    deployed = await console.context.versions.deployed_of(stored)
+    deployed = await console.context.versions.judged_of(stored)
     version = await console.context.versions.in_force_of(stored)
     found = await Pauses(tables).load(pipeline)
     pause = None if found is None or found.is_over(now) else found
