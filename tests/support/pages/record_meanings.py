@@ -207,7 +207,16 @@ RECORDS: Final[Sequence[Record]] = (
         },
         frozenset({"configHash", "job", "schedules", "owner", "dryRun", "paused", "pausedUntil", "errors"}),
     ),
-    Record(("pipelines remove",), "removed", "the pipeline that was removed", {"id": "the pipeline's id"}),
+    Record(
+        ("pipelines remove",),
+        "removed",
+        "the pipeline that was removed",
+        {
+            "id": "the pipeline's id",
+            "downstreams": "pipelines that run after it and wait from now on, at most 100",
+            "downstreamsTotal": "how many there are",
+        },
+    ),
     Record(
         ("inbox test",),
         "inbox",

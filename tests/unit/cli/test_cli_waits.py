@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.builders.cli_runs import PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
-from tests.support.builders.command_line import interlock
+from tests.support.builders.command_line import TODAY, interlock
+from tests.support.clock.manual import ManualClock
 from tests.support.worlds.dependencies import after, root
 from worker.core.run.state import Outcome, State
 from worker.store.repos.runs import Runs
@@ -128,6 +130,29 @@ def test_explain_and_status_name_what_a_run_waits_for() -> None:
     assert "waits for rates 2027-03-22: 2027-03-22 failed" in explained
     assert "interlock rerun rates 2027-03-22" in explained
     assert listed["waitsFor"] == "rates"
+
+
+@pytest.mark.usefixtures("store")
+def test_explain_says_what_to_do_about_an_upstream_that_is_paused_until_its_pause_is_over() -> None:
+    interlock("pause", "rates", "--reason", "migration", "--until", "2027-03-22T13:00:00Z")
+    during = interlock("explain", "below", PERIOD).stdout
+    afterwards = interlock("explain", "below", PERIOD, clock=ManualClock(TODAY + timedelta(hours=2))).stdout
+
+    assert "2027-03-22 not started (rates is paused: migration)" in during
+    assert "resume it: `interlock resume rates`" in during
+    assert "paused: migration" not in afterwards
+
+
+@pytest.mark.usefixtures("store")
+def test_whoever_removes_an_upstream_is_told_who_waits_and_so_is_who_asks_later() -> None:
+    removed = interlock("pipelines", "remove", "rates", "--yes")
+    record = json.loads(interlock("pipelines", "remove", "hourly", "--yes", "--json").stdout)
+    explained = interlock("explain", "below", PERIOD).stdout
+
+    assert "below, daily will wait for rates" in removed.stderr
+    assert (record["downstreams"], record["downstreamsTotal"]) == (["daily"], 1)
+    assert "after     blocked  rates: there is no pipeline rates" in explained
+    assert "deploy rates, or remove it from `after` (there is no pipeline rates)" in explained
 
 
 def test_the_examples_hand_over_by_after() -> None:

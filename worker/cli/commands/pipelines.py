@@ -1,10 +1,11 @@
 """`interlock pipelines list|show|remove`: list, show and remove the configurations in the store."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,10 +20,12 @@ from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.deploy import withdraw
 from worker.config.load import Loaded, load_text
 from worker.config.render import config_hash, to_mapping, to_yaml
+from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
+from worker.engine.dependency_index import DependencyIndex
 from worker.runtime.clock import Clock
 from worker.store.repos.pauses import pause_key, pause_of
 from worker.store.repos.pipelines import Pipelines, StoredConfig
@@ -30,6 +33,8 @@ from worker.store.rows import BadRow
 from worker.store.table import Row, TableName, Tables
 
 HASH_SHOWN = 12
+DOWNSTREAMS_NAMED_MAX: Final = 5
+DOWNSTREAMS_LISTED_MAX: Final = 100
 HEADINGS = ("pipeline", "version", "job", "schedules", "owner", "")
 
 
@@ -146,15 +151,34 @@ async def run_remove(
     async with access.tables() as tables:
         if await Pipelines(tables).get(pipeline) is None:
             return await say_unknown(screen, tables, pipeline)
-        if not consent.obtain(screen, f"Remove pipeline {pipeline}? No new run of it will start."):
+        below = await _downstreams(tables, access.clock, pipeline)
+        waits = f" {_named(below)} will wait for it." if below else ""
+        if not consent.obtain(screen, f"Remove pipeline {pipeline}? No new run of it will start.{waits}"):
             screen.remark("nothing was removed")
             return Exit.DONE
         await withdraw(tables, pipeline, access.clock)
     if as_json:
-        screen.record({"type": "removed", "id": pipeline})
+        listed: list[Json] = [*below[:DOWNSTREAMS_LISTED_MAX]]
+        screen.record({"type": "removed", "id": pipeline, "downstreams": listed, "downstreamsTotal": len(below)})
     else:
         screen.line(f"removed {pipeline}; its runs, events, sensors and earlier versions stay")
+    if below:
+        what = f"{_named(below)} will wait for {pipeline}"
+        screen.remark(f"{what}; push it again, or remove it from their `after`", style="yellow")
     return Exit.DONE
+
+
+async def _downstreams(tables: Tables, clock: Clock, pipeline: PipelineId) -> tuple[PipelineId, ...]:
+    """Return the pipelines that run after one."""
+    index = DependencyIndex(tables, PipelineVersions(tables), clock)
+    await index.refresh()
+    return index.graph.downstreams(pipeline)
+
+
+def _named(pipelines: Sequence[PipelineId]) -> str:
+    more = len(pipelines) - DOWNSTREAMS_NAMED_MAX
+    shown = ", ".join(sorted(pipelines)[:DOWNSTREAMS_NAMED_MAX])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 pipelines_app = typer.Typer(
@@ -201,7 +225,8 @@ Examples:
 
 REMOVE_HELP = f"""Remove a pipeline from the store, so that no new run of it starts.
 
-Its runs, events, sensors and earlier versions stay. Push its file to bring it back.
+Its runs, events, sensors and earlier versions stay. Push its file to bring it back. Pipelines that run after it are \
+named: their runs wait.
 
 \b
 Examples:

@@ -102,7 +102,7 @@ async def run_plan_with_states(screen: Screen, access: StoreAccess, sources: Sou
     dependent = (each for each in agenda(sound.pipelines, request.span) if each.schedule.after)
     entries = list(islice((each for each in dependent if each.run.excluded is None), STATES_MAX + 1))
     async with access.tables() as tables:
-        states = await read_states(tables, entries[:STATES_MAX])
+        states = await read_states(tables, entries[:STATES_MAX], access.clock.now())
     if len(entries) > STATES_MAX:
         first = f"the states of the first {STATES_MAX} runs are shown"
         screen.remark(f"{first}; narrow with --pipeline or --days", style="yellow")

@@ -1,6 +1,7 @@
 """Read from the store how far expected runs are, and the runs that they wait for."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from worker.cli.plan.waits import RunStanding
 from worker.config.versions import PipelineVersions
@@ -13,7 +14,9 @@ from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 
-async def read_states(tables: Tables, entries: Sequence[PlanEntry]) -> dict[tuple[str, str], RunStanding]:
+async def read_states(
+    tables: Tables, entries: Sequence[PlanEntry], now: datetime
+) -> dict[tuple[str, str], RunStanding]:
     """Return the standing of each run, by schedule and period. Raises `RetryLater`.
 
     `after` is that of the files; the schedules of its upstreams are those in force.
@@ -24,7 +27,7 @@ async def read_states(tables: Tables, entries: Sequence[PlanEntry]) -> dict[tupl
     states: dict[tuple[str, str], RunStanding] = {}
     for key, entry in keys.items():
         run = found.get(key)
-        seen = await view.of(key, entry.schedule)
+        seen = await view.of(key, entry.schedule, now)
         states[entry.name, str(key.period)] = RunStanding(
             status=UpstreamRun(key=key, run=run).word,
             has_begun=run is not None and not (isinstance(run, Run) and run.is_at_gate),

@@ -81,6 +81,7 @@ class ItemResult:
     needed: int = 0
     problem: str = ""
     note: str = ""  # what else people should know of the upstream: paused, in dry run
+    is_paused: bool = False
 
     @property
     def met(self) -> int:

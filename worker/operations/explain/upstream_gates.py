@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.gate import GateResult, ItemResult, Standing, UpstreamRun
 from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import Schedule
+from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.state import Run, State
 from worker.core.time.durations import format_duration
 from worker.engine.root_causes import RootCause, RootCauses
@@ -28,6 +28,7 @@ class UpstreamsSeen:
     gate: GateResult = field(default_factory=GateResult)
     usual: Mapping[RunKey, str] = field(default_factory=dict[RunKey, str])
     cause: RootCause | None = None
+    paused: tuple[PipelineId, ...] = ()  # upstreams that hold the run up
 
     @property
     def sentence(self) -> str:
@@ -57,7 +58,14 @@ class UpstreamsSeen:
         if self.cause is not None and self.cause.is_failed:
             key = self.cause.key
             return (f"fix {key.pipeline} and run `interlock rerun {key.pipeline} {key.period}`",)
-        return (f"wait for {self.names}",)
+        missing = tuple(
+            f"deploy {item.dependency.pipeline}, or remove it from `after` ({item.problem})"
+            for item in self.gate.items
+            if item.problem
+        )
+        return (*missing, *(f"resume it: `interlock resume {each}`" for each in self.paused)) or (
+            f"wait for {self.names}",
+        )
 
 
 class UpstreamView:
@@ -71,19 +79,20 @@ class UpstreamView:
     async def gate(self, key: RunKey, schedule: Schedule) -> GateResult:
         return await self._reader.gate(key, schedule)
 
-    async def of(self, key: RunKey, schedule: Schedule) -> UpstreamsSeen:
+    async def of(self, key: RunKey, schedule: Schedule, now: datetime) -> UpstreamsSeen:
         gate = await self._reader.gate(key, schedule)
         if gate.is_passed:
             return UpstreamsSeen(gate)
-        items = tuple([item if item.is_passed else await self._noted(item) for item in gate.items])
+        items = tuple([item if item.is_passed else await self._noted(item, now) for item in gate.items])
         cause = await self._causes.of(key, gate)
-        return UpstreamsSeen(GateResult(items), await self._usual(gate), cause)
+        paused = [each.dependency.pipeline for each in items if not each.is_passed and each.is_paused]
+        return UpstreamsSeen(GateResult(items), await self._usual(gate), cause, tuple(dict.fromkeys(paused)))
 
-    async def _noted(self, item: ItemResult) -> ItemResult:
+    async def _noted(self, item: ItemResult, now: datetime) -> ItemResult:
         pipeline = item.dependency.pipeline
         pause, version = await self._pauses.load(pipeline), await self._configs.current(pipeline)
-        if pause is not None:
-            return replace(item, note=f"{pipeline} is paused: {pause.reason}")
+        if pause is not None and not pause.is_over(now):
+            return replace(item, note=f"{pipeline} is paused: {pause.reason}", is_paused=True)
         is_dry = version is not None and version.pipeline.dry_run
         return replace(item, note=f"{pipeline} is in dry run") if is_dry else item
 

@@ -35,7 +35,7 @@ class RuleWaits:
         if schedule.after:
             from worker.operations.explain.upstream_gates import UpstreamView  # noqa: PLC0415  as below
 
-            seen = await UpstreamView(self._tables, self._configs).of(key, schedule)
+            seen = await UpstreamView(self._tables, self._configs).of(key, schedule, now)
             if not seen.gate.is_passed:
                 return seen.names
         from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
