@@ -11,15 +11,21 @@ WORKDIR /build
 RUN python3 -m venv --copies /opt/interlock
 
 # Dependencies first: they change more rarely than the program, and their layer is kept.
-COPY requirements/runtime.txt requirements/runtime.txt
-RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check -r requirements/runtime.txt
+# Every file must have a digest of the lock file.
+COPY requirements/runtime.txt requirements/build.txt requirements/
+RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+        --require-hashes -r requirements/runtime.txt \
+    && python3 -m venv /opt/build \
+    && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+        --require-hashes -r requirements/build.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY worker worker
 COPY consumers consumers
 COPY scheduler scheduler
 # Compiled here, because the file system it runs on cannot be written; and without pip, which has no business there.
-RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps . \
+RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
+    && /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index /wheel/*.whl \
     && /opt/interlock/bin/python -m compileall -q /opt/interlock/lib \
     && /opt/interlock/bin/python -m pip uninstall -y -q pip setuptools
 
@@ -42,6 +48,19 @@ ENV PATH=/opt/interlock/bin:/usr/local/bin:/usr/bin:/bin \
 WORKDIR /var/lib/interlock
 VOLUME ["/var/lib/interlock"]
 USER 10001:10001
+
+# `make image` says them; an image that was built without it says so.
+ARG VERSION=unknown
+ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
+ARG BASE
+LABEL org.opencontainers.image.title="interlock" \
+      org.opencontainers.image.description="A safety controller for data pipelines" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${BASE}"
 
 # The exec form: SIGTERM reaches the worker itself. Health is checked by the task definition, which alone counts on ECS.
 ENTRYPOINT ["interlock"]

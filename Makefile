@@ -7,13 +7,13 @@ UV     := uv==0.13.7
 # By uv in seconds, where pip takes a minute. If uv cannot, for example because only pip has an index configured, pip does it.
 # Neither compiles: most of what is installed is never imported.
 install = $(BIN)/uv pip install --quiet --python $(1) $(2) 2>/dev/null || $(PIP) --python $(1) install --no-compile $(2)
-LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
+LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --generate-hashes --custom-compile-command "make lock"
 
 # Tests start hundreds of processes: without compiled modules, each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -114,9 +114,21 @@ lock: $(VENV)/.dev ## update the lock files in requirements from pyproject.toml
 	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
 	$(LOCK) --group pyproject.toml:deploy -o requirements/deploy.txt
 	$(LOCK) --group pyproject.toml:docs -o requirements/docs.txt
+	$(LOCK) --group pyproject.toml:build -o requirements/build.txt
+	$(LOCK) --group pyproject.toml:release -o requirements/release.txt
+
+# Built twice from what is committed, in places and with settings that differ: the digests must not.
+release: $(VENV)/release/.ready ## build wheel, sdist, bill of materials and provenance into dist, twice, and compare and verify them
+	$(VENV)/release/bin/python -m deploy.release build
+
+release-verify: $(VENV)/release/.ready ## check dist against its digests, the lock files and a build of its commit
+	$(VENV)/release/bin/python -m deploy.release verify
+
+image: ## build the image for both architectures with labels, SBOM and provenance (needs docker buildx; IMAGE_DRY_RUN=1 shows the command)
+	$(PYTHON) -m deploy.release.image $(if $(IMAGE_DRY_RUN),--dry-run)
 
 clean: ## remove everything that the other targets create
-	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -146,7 +158,7 @@ $(VENV)/.compiled: $(VENV)/.dev
 	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
 	@touch $@
 
-$(VENV)/emulators/.ready $(VENV)/deploy/.ready $(VENV)/docs/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
+$(VENV)/emulators/.ready $(VENV)/deploy/.ready $(VENV)/docs/.ready $(VENV)/release/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
 	@echo "installing $<"
 	@$(PYTHON) -m venv --without-pip $(VENV)/$*
 	@$(call install,$(VENV)/$*/bin/python,-r $<)

@@ -1,8 +1,9 @@
 """Check what is deployed, as far as it can be without an account: `make deploy-check`.
 
 The Terraform module is formatted, validated, planned, applied to an emulator, compared with what the program makes of
-the same files, and destroyed; checkov and hadolint look it over; the Dockerfile is built on a base that is made here,
-and the worker started from what comes out. A step whose tools are missing is skipped, and the exit code is then 3.
+the same files, and destroyed; checkov, hadolint and zizmor look it and the workflows over; the Dockerfile is built on
+a base that is made here, and the worker started from what comes out. A step whose tools are missing is skipped, and the
+exit code is then 3.
 
 The providers come from a registry, or from a directory named by TF_PLUGIN_MIRROR.
 """
@@ -269,6 +270,12 @@ def hadolint(_: Path) -> str:
     return "nothing to say about the Dockerfile"
 
 
+def zizmor(_: Path) -> str:
+    workflows = [".github", "examples/github/pipelines.yml", "worker/cli/commands/configure/files/workflow.yaml"]
+    run([str(CHECKERS / "zizmor"), "--offline", "--quiet", *workflows], cwd=ROOT)
+    return "nothing to say about the workflows"
+
+
 # --- the image --------------------------------------------------------------------------------------------------------
 
 
@@ -418,6 +425,7 @@ STEPS = (
     Step("terraform plan, apply and destroy on an emulator", ("terraform",), apply_and_destroy),
     Step("checkov", (), checkov),
     Step("hadolint", (), hadolint),
+    Step("zizmor", (), zizmor),
     Step("the image", ("buildah", "debootstrap", "unshare"), build_image),
 )
 
