@@ -1,16 +1,21 @@
 """The store's feed as a source: where its readers begin, what is trimmed behind them, what they do about a gap."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from consumers.streams.consumer import Beginning, ReadPace
-from consumers.streams.embedded.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
+from consumers.streams.embedded.feed import FeedMark, FeedPosition, FeedWatcher, TableFeed, trim_behind
 from consumers.streams.source import Gap
-from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from tests.support.worlds.stream import World
 from worker.core.errors import Rejected
-from worker.store.table import TableName
+from worker.runtime.clock import Clock
+from worker.runtime.timers import Wakeable
+from worker.store.table import Change, TableName
 
 
 @on_virtual_time
@@ -115,6 +120,102 @@ async def test_a_watched_feed_wakes_its_reader_long_before_the_next_poll() -> No
         await world.clock.sleep(0.05)
         assert world.seen.values == [("a", 1)]
         watching.cancel()
+
+
+class CountedFeed:
+    """A feed without changes but what the test says; it counts how often it is asked where it ends."""
+
+    def __init__(self) -> None:
+        self.position, self.looks = 0, 0
+
+    async def last_position(self) -> int:
+        self.looks += 1
+        return self.position
+
+    async def changes(self, table: TableName, after: int, limit: int = 1000) -> Sequence[Change]:
+        raise NotImplementedError(f"{table} after {after}, at most {limit}: nobody reads here")
+
+
+class Events:
+    """What the system would announce."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._alarm, self._is_written = Wakeable(clock), False
+
+    def write(self) -> None:
+        self._is_written = True
+        self._alarm.ring()
+
+    async def wait(self, seconds: float, /) -> bool:
+        await self._alarm.sleep(seconds)
+        is_written, self._is_written = self._is_written, False
+        return is_written
+
+
+@asynccontextmanager
+async def watched() -> AsyncGenerator[tuple[VirtualClock, CountedFeed, Events, list[int]]]:
+    clock, feed, woken = VirtualClock(NOON), CountedFeed(), list[int]()
+    events = Events(clock)
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(FeedWatcher(feed, clock, [lambda: woken.append(feed.position)], events).run())
+        await clock.sleep(1)
+        woken.clear()
+        yield clock, feed, events, woken
+        watching.cancel()
+
+
+@on_virtual_time
+async def test_a_change_that_can_be_read_only_after_its_event_is_noticed_all_the_same() -> None:
+    async with watched() as (clock, feed, events, woken):
+        events.write()
+        await clock.sleep(0.0015)
+        feed.position = 1
+        await clock.sleep(0.01)
+
+        assert woken == [1]
+
+
+@on_virtual_time
+async def test_a_quiet_file_is_hardly_looked_at_and_a_busy_one_at_a_bounded_pace() -> None:
+    async with watched() as (clock, feed, events, _):
+        feed.looks = 0
+        await clock.sleep(60)
+        quiet = feed.looks
+        feed.looks = 0
+        for _ in range(1000):
+            events.write()
+            await clock.sleep(0.001)
+
+        assert quiet <= 250
+        assert feed.looks <= 260
+
+
+@on_virtual_time
+async def test_if_changes_come_without_events_the_watcher_looks_as_often_as_without_them() -> None:
+    async with watched() as (clock, feed, _, woken):
+        for _ in range(4):
+            feed.position += 1
+            await clock.sleep(1)
+        woken.clear()
+        feed.position += 1
+        await clock.sleep(0.03)
+
+        assert woken == [feed.position]
+
+
+@on_virtual_time
+async def test_with_the_mark_of_a_watcher_a_read_need_not_ask_where_the_feed_ends() -> None:
+    world, mark = World(), FeedMark()
+    feed = TableFeed(world.store, TableName.CONTROL, world.clock, mark=mark)
+    await world.sensor("a", 1)
+    start = await feed.oldest()
+    unmarked = await feed.read(start)
+
+    mark.position = 7
+    marked = await feed.read(start)
+
+    assert marked.records == unmarked.records
+    assert FeedPosition.parse(marked.read_to).number == 7
 
 
 def test_positions_sort_as_the_feed_does_and_a_strange_one_is_named() -> None:

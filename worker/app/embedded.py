@@ -13,7 +13,7 @@ from consumers.alerts.run_feed import ShowLine
 from consumers.outbox.routes import Deliver, Route
 from consumers.outbox.severities import told_to_people
 from consumers.streams.consumer import ReadPace
-from consumers.streams.embedded.feed import FeedWatcher, TableFeed, feed_name
+from consumers.streams.embedded.feed import FeedMark, FeedWatcher, TableFeed, feed_name
 from consumers.streams.embedded.housekeeping import Housekeeping, SmallStore
 from consumers.streams.embedded.lag import FeedLags
 from scheduler.apscheduler_ticker import ApschedulerTicker
@@ -37,6 +37,7 @@ from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
 from worker.store.failure_counter import count_failures
 from worker.store.repos.leases import Leases
+from worker.store.sqlite.file_events import file_events
 from worker.store.sqlite.identity import StoreFile
 from worker.store.sqlite.tables import SqliteTables, connections_on_file
 from worker.store.table import ChangeFeed, TableName, Tables
@@ -101,7 +102,9 @@ class EmbeddedPlatform:
             tables=tables,
             # Next to the file that all workers share.
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
-            deps_of=lambda deliver, runners: embedded_deps(tables, deliver, runners, clock, ApschedulerTicker()),
+            deps_of=lambda deliver, runners: embedded_deps(
+                tables, deliver, runners, clock, ApschedulerTicker(), path=self._path
+            ),
             watchdog_of=self._watchdog,
         )
 
@@ -187,11 +190,23 @@ def embedded_deps(
     runners: Mapping[JobType, Runner],
     clock: Clock,
     ticker: Ticker | None = None,
+    *,
+    path: Path | None = None,
 ) -> WorkerDeps:
-    """Return the dependencies of a worker that follows its store's change feed and keeps it small."""
+    """Return the dependencies of a worker that follows its store's change feed and keeps it small.
+
+    With `path`, the system says when the file was written; otherwise the worker asks the store many times a second.
+    """
+
+    mark = FeedMark()
 
     async def wake_readers(readers: Readers) -> None:
-        await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
+        wakes = [reader.wake for reader in readers.values()]
+        if path is None:
+            await FeedWatcher(tables, clock, wakes, mark=mark).run()
+            return
+        async with file_events(path, clock) as events:
+            await FeedWatcher(tables, clock, wakes, events, mark=mark).run()
 
     def extra_leases(_: Readers) -> list[LeaseOffer]:
         # All feeds, including those that other workers read or have read.
@@ -200,7 +215,7 @@ def embedded_deps(
     return WorkerDeps(
         store=StoreDeps(group=GROUP, tables=tables, clock=clock),
         sources=SourceDeps(
-            source_of=lambda table: TableFeed(tables, table, clock),
+            source_of=lambda table: TableFeed(tables, table, clock, mark=mark),
             wake_readers=wake_readers,
             extra_leases=extra_leases,
             ticker=ticker or NapTicker(),

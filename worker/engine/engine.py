@@ -21,7 +21,9 @@ from worker.core.run.effects import PollNow
 from worker.core.run.facts import (
     ClockStepped,
     Fact,
+    JobFound,
     JobRunning,
+    JobStarted,
     JobStatusUnknown,
     JobSucceeded,
     NewRun,
@@ -278,8 +280,11 @@ class Engine:
         if until := decided.decision.held_back_until:
             self._pauses.note(key.pipeline, until)
         if run is not None:
+            # A job that has just begun is polled at once, because it may be over; unless its end is noticed anyway.
+            is_noticed = isinstance(fact, JobStarted | JobFound) and self._ends.is_awaited(run)
             for act in decided.acts:
-                self._dispatcher.dispatch(act, run, decided.pipeline)
+                if not (is_noticed and isinstance(act, PollNow)):
+                    self._dispatcher.dispatch(act, run, decided.pipeline)
         return handled
 
     # --- timers -------------------------------------------------------------------------------------------------------

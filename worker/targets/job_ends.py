@@ -36,10 +36,16 @@ class JobEnds:
         self._awaited[run.key] = run.token
         self._spawn(f"end:{run.key}", partial(self._wait, notifier, run.job, run.key, run.token))
 
+    def is_awaited(self, run: Run) -> bool:
+        """Return whether the end of the run's current job will be noticed, so that no other poll is urgent."""
+        return self._awaited.get(run.key) == run.token
+
     def forget(self, key: RunKey) -> None:
         """Ignore the end of the run's job: the run ended, or another worker holds it."""
         self._awaited.pop(key, None)
 
     async def _wait(self, notifier: EndNotifier, job: Handle, key: RunKey, token: str) -> None:
-        if await notifier.wait_for_end(job) and self._awaited.get(key) == token:
+        # A target that cannot notice the end says so at once; then this is the poll right after the start.
+        await notifier.wait_for_end(job)
+        if self._awaited.get(key) == token:
             await self._poll_held(key)

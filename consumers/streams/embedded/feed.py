@@ -14,6 +14,10 @@ from worker.store.table import Change, ChangeFeed, TableName, Trimmed
 
 READ_MAX: Final = 200
 LOOK_EVERY_S: Final = 0.02
+STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04)  # after the look that follows an event
+LOOK_GAP_S: Final = 0.008  # between looks while events keep coming
+LOOK_ANYWAY_EVERY_S: Final = 0.25  # even if no write was announced
+UNANNOUNCED_MAX: Final = 3  # changes without an event, after which events are not relied on any more
 _DIGITS: Final = 20
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,11 +44,27 @@ def feed_name(table: TableName) -> str:
     return f"feed.{table}"
 
 
-class TableFeed:
-    """Reads the changes of one table."""
+@dataclass(slots=True)
+class FeedMark:
+    """Holds the end of the feed as a watcher saw it last; None before that."""
 
-    def __init__(self, feed: ChangeFeed, table: TableName, clock: Clock, read_max: int = READ_MAX) -> None:
+    position: int | None = None
+
+
+class TableFeed:
+    """Reads the changes of one table. With the mark of a watcher, a read need not ask where the feed ends."""
+
+    def __init__(
+        self,
+        feed: ChangeFeed,
+        table: TableName,
+        clock: Clock,
+        read_max: int = READ_MAX,
+        *,
+        mark: FeedMark | None = None,
+    ) -> None:
         self._feed, self._table, self._clock, self._read_max = feed, table, clock, read_max
+        self._mark = mark or FeedMark()
 
     @property
     def name(self) -> str:
@@ -58,7 +78,9 @@ class TableFeed:
 
     async def read(self, after: Position) -> Batch:
         asked = FeedPosition.parse(after)
-        newest = await self.newest()  # before the read: a change committed in between is then still ahead
+        # From before the read: a change committed in between is then still ahead.
+        seen = self._mark.position
+        newest = await self.newest() if seen is None else FeedPosition(seen, self._clock.now()).text()
         try:
             changes = await self._feed.changes(self._table, asked.number, self._read_max)
         except Trimmed as trimmed:
@@ -81,25 +103,64 @@ class TableFeed:
         )
 
 
-class FeedWatcher:
-    """Notices changes of any process and wakes the readers: one query serves them all."""
+class WriteEvents(Protocol):
+    """WriteEvents says when any process may have changed the store, if the system gives notice."""
 
-    def __init__(self, feed: ChangeFeed, clock: Clock, wakes: Iterable[Callable[[], None]]) -> None:
-        self._feed, self._clock, self._wakes = feed, clock, list(wakes)
+    async def wait(self, seconds: float, /) -> bool:
+        """Wait for a write, at most this long; return whether there was one since the last call."""
+        ...
+
+
+class FeedWatcher:
+    """Notices changes of any process and wakes the readers: one query serves them all.
+
+    With `events` it looks when there was a write. Without, or if changes come without an event, it looks often.
+    """
+
+    def __init__(
+        self,
+        feed: ChangeFeed,
+        clock: Clock,
+        wakes: Iterable[Callable[[], None]],
+        events: WriteEvents | None = None,
+        *,
+        mark: FeedMark | None = None,
+    ) -> None:
+        self._feed, self._clock, self._wakes, self._events = feed, clock, list(wakes), events
+        self._mark = mark or FeedMark()
+        self._unannounced = 0
+        self._steps = list[float]()  # the pauses before the next looks
+        self._looked_at = 0.0
 
     async def run(self, look_every_s: float = LOOK_EVERY_S) -> None:
         """Watch until cancelled. If the store does not answer, ask again: readers poll by themselves, too."""
-        seen = -1
+        seen, was_announced = -1, True
         while True:
             try:
                 position = await self._feed.last_position()
             except RetryLater:
                 position = seen
             if position != seen:
-                seen = position
+                seen = self._mark.position = position
+                self._unannounced += not was_announced
                 for wake in self._wakes:
                     wake()
+            was_announced = await self._pause(look_every_s)
+
+    async def _pause(self, look_every_s: float) -> bool:
+        """Wait until it is worth to look again; return whether a write was announced, or none can be."""
+        if self._events is None or self._unannounced >= UNANNOUNCED_MAX:
             await self._clock.sleep(look_every_s)
+            return True
+        # The event of a write comes before its commit can be read, so one look after it may be too early.
+        is_expected = bool(self._steps)
+        is_written = await self._events.wait(self._steps.pop(0) if is_expected else LOOK_ANYWAY_EVERY_S)
+        if is_written:
+            # While this worker itself writes much, looks are spread: each costs as much as a small read.
+            await self._clock.sleep(max(0.0, self._looked_at + LOOK_GAP_S - self._clock.monotonic()))
+            self._steps = [*STEPS_S]
+        self._looked_at = self._clock.monotonic()
+        return is_written or is_expected
 
 
 class TrimmableFeed(Protocol):

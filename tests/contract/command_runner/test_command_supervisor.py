@@ -15,7 +15,7 @@ from worker.jobs.command.exit_wait import ExitWaits
 from worker.jobs.command.monitor import READY, is_abandoned
 from worker.jobs.command.processes import ProcessId, identify, is_alive
 from worker.jobs.command.runner import CommandRunner
-from worker.jobs.command.supervisor import supervisor_files
+from worker.jobs.command.supervisor import SPARES, supervisor_files
 from worker.jobs.command.supervisor_client import SupervisorClient
 from worker.jobs.runner import Failed, Refused, Running, Started, Succeeded, Unknown
 
@@ -26,6 +26,12 @@ def supervisor_of(runner: CommandRunner) -> ProcessId | None:
     """The process that serves this folder of jobs now."""
     lock = supervisor_files(runner.root).lock
     return identify(int(lock.read_text())) if lock.exists() else None
+
+
+def children_of(process: ProcessId) -> set[int]:
+    """The processes that it forked and that run."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return {int(pid) for pid in found if identify(int(pid))}
 
 
 def kill(process: ProcessId | None) -> None:
@@ -54,7 +60,8 @@ async def test_jobs_outlive_their_supervisor_and_the_next_start_gets_another(run
     first = supervisor_of(runner)
 
     kill(first)
-    second = await started(runner, shell("exit 4"), token="il-second")
+    # Monitors that were ready may still serve a start.
+    second, *_ = [await started(runner, shell("exit 4"), token=f"il-{number}") for number in range(SPARES + 1)]
 
     assert await runner.status(handle, config) == Running()
     await asyncio.to_thread(gate.write_text, "go\n")
@@ -103,6 +110,34 @@ async def test_if_no_supervisor_ever_answers_the_start_is_unknown(runner: Comman
 
     async with await asyncio.start_unix_server(hang_up, names.socket):
         assert isinstance(await runner.start(a_request(shell("true"))), Unknown)
+
+
+async def test_monitors_that_died_while_they_waited_for_a_job_are_replaced(runner: CommandRunner) -> None:
+    await ended(runner, await started(runner, shell("true")), shell("true"))
+    supervisor = supervisor_of(runner)
+    assert supervisor
+    waiting = children_of(supervisor)
+
+    for pid in waiting:
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: len(children_of(supervisor) - waiting) == SPARES)
+
+    handle = await started(runner, shell("exit 6"), token="il-next")
+    assert isinstance(await ended(runner, handle, shell("exit 6")), Failed)
+    assert supervisor_of(runner) == supervisor
+
+
+async def test_all_processes_that_wait_for_a_job_end_with_their_supervisor(runner: CommandRunner) -> None:
+    await ended(runner, await started(runner, shell("true")), shell("true"))
+    supervisor = supervisor_of(runner)
+    assert supervisor
+    monitors = [spare for pid in children_of(supervisor) if (spare := identify(pid))]
+    programs = [ready for spare in monitors for pid in children_of(spare) if (ready := identify(pid))]
+
+    kill(supervisor)
+
+    assert len(programs) == len(monitors) == SPARES
+    await until(lambda: not any(is_alive(process) for process in (*monitors, *programs)))
 
 
 async def test_a_folder_that_others_may_write_gets_no_orders(runner: CommandRunner) -> None:

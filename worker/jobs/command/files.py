@@ -41,7 +41,9 @@ class JobDirectory:
     @classmethod
     def claim(cls, path: Path, monitor: ProcessId) -> "JobDirectory | None":
         """Create the directory, or return None if the job already has one. Only one caller succeeds."""
-        unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=path.parent))
+        # No other claim has this name: a monitor claims a token once.
+        unfinished = path.with_name(f"{_UNFINISHED}{monitor.pid}-{monitor.began}-{path.name}")
+        unfinished.mkdir(mode=0o700)
         (unfinished / _MONITOR).write_text(json.dumps(monitor), encoding="utf-8")
         try:
             # A directory can be renamed only onto an empty one, and no job's directory is ever empty.

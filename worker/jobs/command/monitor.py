@@ -5,25 +5,26 @@ JSON, replies with one line, and then needs no other process. This module uses o
 supervisor starts without any other package.
 """
 
-import errno
 import json
 import os
+import select
 import selectors
 import signal
 import socket
-import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, CommandResult, JobDirectory
-from worker.jobs.command.processes import ProcessId, identify, name_this_process
+from worker.jobs.command.processes import ProcessId, name_this_process
+from worker.jobs.command.program import Execution, NotExecuted, Program, myself
 
 READY = b"ready\n"
 ORDER_BYTES_MAX = 16 * 1024 * 1024
 _ORDER_TIMEOUT_S = 20.0
+_PROMPT_S = 0.2
 _CHUNK_BYTES = 65_536
 _TRY_AGAIN_S = 1.0
 
@@ -49,13 +50,17 @@ class MonitorReply(NamedTuple):
     program: ProcessId | None = None
 
 
-def run_job(connection: socket.socket) -> None:
-    """Receive one order, run its program and write its result. Called in a process of its own."""
-    os.setsid()
-    name_this_process("il-monitor")
+def run_job(connection: socket.socket, program: Program, is_busy: Callable[[], None]) -> None:
+    """Receive one order, execute its program and write its result. Called in a process of its own.
+
+    Calls `is_busy` once the program runs, or if the worker keeps it waiting.
+    """
     connection.settimeout(_ORDER_TIMEOUT_S)
     # The worker sends nothing before this line. If it does not receive the line, nothing was started.
     connection.sendall(READY)
+    name_this_process("il-monitor")
+    if not select.select([connection], [], [], _PROMPT_S)[0]:
+        is_busy()
     line = _receive_line(connection)
     if line is None:
         return
@@ -63,12 +68,13 @@ def run_job(connection: socket.socket) -> None:
     with signal_bytes(signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM) as wakeups:
         if is_abandoned(connection):
             return
-        reply, program = _begin(order)
+        reply = _begin(order, program)
         # A worker that died does not read it and need not: the job's directory holds the same information.
         with suppress(OSError):
             connection.sendall(json.dumps(reply).encode() + b"\n")
         connection.close()
-        if program:
+        is_busy()
+        if reply.outcome == "started":
             JobMonitor(order, program, wakeups).until_the_end()
 
 
@@ -94,52 +100,17 @@ def is_abandoned(connection: socket.socket) -> bool:
         connection.settimeout(_ORDER_TIMEOUT_S)
 
 
-def _begin(order: Order) -> tuple[MonitorReply, "subprocess.Popen[bytes] | None"]:
-    directory = JobDirectory.claim(Path(order.directory), _myself())
+def _begin(order: Order, program: Program) -> MonitorReply:
+    directory = JobDirectory.claim(Path(order.directory), myself())
     if directory is None:
-        return MonitorReply("exists"), None
+        return MonitorReply("exists")
     try:
-        program = _spawn(order, directory)
-    except (OSError, ValueError) as error:
+        program.execute(Execution(order.directory, order.arguments, order.environment, order.working_directory))
+    except NotExecuted as why:
         # Nothing ran, so leave nothing to find: the same token may be started again.
         directory.discard()
-        said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-        return MonitorReply("refused", said, _is_permanent(error)), None
-    return MonitorReply("started", program=directory.program()), program
-
-
-def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
-    def sign_in() -> None:
-        if not directory.sign_in(_myself()):
-            raise PermissionError("this job was given up before it began")
-
-    return subprocess.Popen(  # noqa: S603 - running what the pipeline names is the purpose; there is no shell
-        order.arguments,
-        env=order.environment,
-        cwd=order.working_directory or None,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        # Between fork and exec: only then can no crash leave a program without a record of it.
-        preexec_fn=sign_in,  # noqa: PLW1509 - unsafe with threads, and this process has none
-    )
-
-
-def _is_permanent(error: Exception) -> bool:
-    """Return whether the same order would fail again.
-
-    That is so if the program does not exist or is not executable, or if its arguments are invalid.
-    """
-    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | ValueError) or (
-        isinstance(error, OSError) and error.errno in {errno.ENOEXEC, errno.E2BIG}
-    )
-
-
-def _myself() -> ProcessId:
-    identity = identify(os.getpid())
-    assert identity, "a process that asks for itself is running"  # noqa: S101
-    return identity
+        return MonitorReply("refused", why.problem, why.is_permanent)
+    return MonitorReply("started", program=directory.program())
 
 
 def _note(_number: int, _frame: object) -> None:
@@ -162,7 +133,7 @@ def signal_bytes(*numbers: signal.Signals) -> Generator[socket.socket]:
 class JobMonitor:
     """Follows one program: keeps its output, ends it on timeout or request, and writes the result."""
 
-    def __init__(self, order: Order, program: "subprocess.Popen[bytes]", wakeups: socket.socket) -> None:
+    def __init__(self, order: Order, program: Program, wakeups: socket.socket) -> None:
         self._order = order
         self._program = program
         self._wakeups = wakeups
@@ -171,13 +142,13 @@ class JobMonitor:
 
     def until_the_end(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, self._order.timeout_s)
-        output = cast("BinaryIO", self._program.stdout)
-        os.set_blocking(output.fileno(), False)
+        output = self._program.output
+        os.set_blocking(output, False)
         with BoundedLog(self._directory.path, self._order.log_bytes_max) as log:
-            self._follow(output.fileno(), log)
+            self._follow(output, log)
             # A job that leaves processes behind in its group would still be running.
             self._signal_group(signal.SIGKILL)
-            log.drain(output.fileno())
+            log.drain(output)
         self._write_result()
 
     def _write_result(self) -> None:
@@ -187,7 +158,7 @@ class JobMonitor:
         """
         while self._directory.exists():
             try:
-                self._directory.write_result(CommandResult(self._program.returncode, self._ending))
+                self._directory.write_result(CommandResult(self._program.exit_code or 0, self._ending))
             except OSError:
                 if self._is_told_to_end():
                     return

@@ -183,7 +183,6 @@ class CommandRunner:
     async def _order(self, request: StartRequest) -> Order:
         config = parse_config(CommandConfig, request.config)
         directory = self._directory(request.token)
-        await asyncio.to_thread(self.root.mkdir, mode=0o700, parents=True, exist_ok=True)
         told = context_environment(request.token, request.context)
         own = await Filling(self.secrets).texts(_known(config.environment, told))
         return Order(

@@ -12,25 +12,31 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from worker.jobs.command import files, monitor, processes
+from worker.jobs.command import files, monitor, processes, program
 from worker.jobs.command.monitor import run_job, signal_bytes
 from worker.jobs.command.processes import name_this_process, this_place
+from worker.jobs.command.program import Program, warm_up
 
 FOLDER = ".supervisor"
 IDLE_S = 60.0
 _BACKLOG = 1024
-_PAUSE_S = 0.05
-_SIGNALS_MAX = 4096
+SPARES = 3
+_FORK_AGAIN_S = 0.2
+_CHUNK_BYTES = 4096
+_PID = struct.Struct("i")
 
 
 def _code_version() -> str:
-    sources = [Path(module.__file__) for module in (files, monitor, processes) if module.__file__] + [Path(__file__)]
+    sources = [Path(module.__file__) for module in (files, monitor, processes, program) if module.__file__] + [
+        Path(__file__)
+    ]
     stats = [source.stat() for source in sources if source.exists()]
     return f"{sys.executable} {[(found.st_mtime_ns, found.st_size) for found in stats]}"
 
@@ -107,47 +113,88 @@ def _serve(listener: socket.socket, name: str, idle_s: float) -> None:
     # Without collections, a monitor shares most of its memory with the supervisor.
     gc.disable()
     gc.freeze()
+    listener.setblocking(False)
     bound = os.stat(name)  # noqa: PTH116 - relative on purpose
+    spares = Spares(listener)
     with signal_bytes(signal.SIGCHLD) as wakeups:
-        while ready := select.select([listener, wakeups], [], [], idle_s)[0]:
+        while True:
+            is_full = spares.fill()
+            # A job that starts or ends counts as need. So does any other signal, which is rare.
+            ready = select.select([spares.taken, wakeups], [], [], idle_s if is_full else _FORK_AGAIN_S)[0]
             if wakeups in ready:
-                wakeups.recv(_SIGNALS_MAX)
-            _reap()
-            if listener in ready:
-                _fork_monitor(listener)
-        # An operator may have removed the address, and another supervisor may have its place.
-        with suppress(OSError):
-            if os.path.samestat(os.stat(name), bound):  # noqa: PTH116
-                os.unlink(name)  # noqa: PTH108
-        # A worker that connected in the meantime is still served; one that comes later finds no address.
-        while select.select([listener], [], [], 0)[0]:
-            _fork_monitor(listener)
+                wakeups.recv(_CHUNK_BYTES)
+            if not ready and is_full:
+                break
+    # An operator may have removed the address, and another supervisor may have its place.
+    with suppress(OSError):
+        if os.path.samestat(os.stat(name), bound):  # noqa: PTH116
+            os.unlink(name)  # noqa: PTH108
+    # Spares that see this process end still serve a worker that connected in the meantime.
 
 
-def _reap() -> None:
-    """Remove ended monitors. Their jobs' folders say everything about them."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+class Spares:
+    """Keeps monitors ready that wait for a worker, so that no start waits for a fork."""
 
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._pids: set[int] = set()
+        self.taken, self._take = os.pipe()  # a spare writes its process id when it gets a job
+        self._end_seen, self._end = os.pipe()  # closed when the supervisor ends, however it ends
+        os.set_blocking(self.taken, False)
 
-def _fork_monitor(listener: socket.socket) -> None:
-    try:
-        connection, _ = listener.accept()
-        with connection:
-            if os.fork() == 0:
-                _be_monitor(listener, connection)
-    except OSError:
-        # No process or no descriptor is left. The worker receives no greeting, so it knows that nothing was started.
-        select.select([], [], [], _PAUSE_S)
+    def fill(self) -> bool:
+        """Fork as many monitors as got a job or died since the last call; False if that is impossible now."""
+        self._forget_taken()
+        self._forget_ended()
+        while len(self._pids) < SPARES:
+            try:
+                pid = os.fork()
+            except OSError:  # workers get no greeting meanwhile, so they know that nothing was started
+                return False
+            if pid == 0:
+                self._be_monitor()
+            self._pids.add(pid)
+        return True
 
+    def _forget_taken(self) -> None:
+        with suppress(BlockingIOError):
+            self._pids -= {pid for (pid,) in _PID.iter_unpack(os.read(self.taken, _CHUNK_BYTES))}
 
-def _be_monitor(listener: socket.socket, connection: socket.socket) -> None:
-    """Run one job and end this process, whatever happens: it must never serve as a supervisor."""
-    try:
-        listener.close()
-        run_job(connection)
-    except BaseException:  # noqa: BLE001 - nothing above this frame may run in this process
-        os._exit(1)
-    else:
-        os._exit(0)
+    def _forget_ended(self) -> None:
+        """Remove ended monitors. Their jobs' folders say everything about them."""
+        with suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._pids.discard(pid)
+
+    def _be_monitor(self) -> None:
+        """Wait for a worker, run its job and end this process: it must never serve as a supervisor."""
+        try:
+            os.close(self._end)
+            os.setpgid(0, 0)  # not a session: the kernel would share the processor among sessions, not among jobs
+            name_this_process("il-spare")
+            ready = Program()
+            warm_up()
+            connection = self._accept()
+            if connection:
+                run_job(connection, ready, self._report_busy)
+        except BaseException:  # noqa: BLE001 - nothing above this frame may run in this process
+            os._exit(1)
+        else:
+            os._exit(0)
+
+    def _report_busy(self) -> None:
+        """Have the supervisor replace this spare, and leave the address to it."""
+        with suppress(OSError):  # the supervisor is gone, or was told before
+            os.write(self._take, _PID.pack(os.getpid()))
+            os.close(self._take)
+            self._listener.close()
+
+    def _accept(self) -> socket.socket | None:
+        """Return a worker's connection; None if the supervisor has ended and no worker waits."""
+        while True:
+            ready = select.select([self._listener, self._end_seen], [], [])[0]
+            if self._listener in ready:
+                with suppress(BlockingIOError):  # another spare was faster
+                    return self._listener.accept()[0]
+            elif ready:
+                return None
