@@ -15,6 +15,7 @@ NAMES = (
     "store",
     "dynamodb",
     "engine",
+    "burst",
     "dependencies",
     "queues",
     "streams",
