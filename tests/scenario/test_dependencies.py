@@ -87,6 +87,18 @@ async def test_a_failed_upstream_starts_nothing_and_is_told_once_for_each_run_be
 
 
 @on_virtual_time
+async def test_every_run_two_levels_below_a_failed_one_is_told_however_many_there_are() -> None:
+    names = [f"x{number:03d}" for number in range(BLOCKED_MAX + 20)]
+    world = await a_chain(root("a"), after("b", ["a"]), *[after(name, ["b"]) for name in names])
+    world.runner.at_once = FAILED
+    async with world.worker():
+        await ready(world, "a", DAY)
+        await world.wait(minutes=5)
+
+        assert [name for name in names if len(await told(world, name, "UPSTREAM_FAILED")) != 1] == []
+
+
+@on_virtual_time
 async def test_a_diamond_starts_its_end_once_both_sides_are_complete_and_reruns_it_once() -> None:
     world = await a_chain(root("a"), after("b", ["a"]), after("c", ["a"]), after("d", ["b", "c"]))
     async with world.worker("w1"), world.worker("w2", reads_feed=False):

@@ -1,12 +1,13 @@
 """Root causes: the first failed run up the chain of dependencies, and what waits below a failed run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.gate import GateResult, Standing, UpstreamRun
-from worker.core.dependencies.graph import Edge, edges_of
+from worker.core.dependencies.graph import Edge
 from worker.core.dependencies.period_mapping import Link, mapping_of, waiting_periods
 from worker.core.errors import WorkerError
 from worker.core.model.calendars import reason_excluded
@@ -208,37 +209,44 @@ class BlockedRunReader:
 
         An alert does not wait for this: if the store or a row below is in trouble, it names what is known.
         """
-        found: dict[RunKey, BlockedRun] = {}
-        level = [key]
+        memo, found, level = UpstreamMemo(), dict[RunKey, BlockedRun](), [key]
         try:
             for _ in range(PATH_MAX):
-                level = [below for each in level for below in await self.directly(each, is_ended=is_ended)]
-                level, is_ended = [each for each in level if each not in found], False
-                found.update({below: BlockedRun(await self._due(below), below) for below in level[:BLOCKED_MAX]})
+                new = await self.directly(level, memo, is_ended=is_ended, at_most=BLOCKED_MAX + 1)
+                level, is_ended = [each for each in new if each not in found], False
+                for below in level[:BLOCKED_MAX]:
+                    if (run := await self._blocked(below, memo)) is not None:
+                        found[below] = run
                 if not level or len(found) >= BLOCKED_MAX:
                     break
         except WorkerError:
-            return _blocked(found, is_cut=True)
-        return _blocked(found, is_cut=bool(level))
+            return _nearest_first(found, is_cut=True)
+        return _nearest_first(found, is_cut=bool(level))
 
-    async def directly(self, key: RunKey, *, is_ended: bool) -> list[RunKey]:
-        """Return the runs that need this one and have not started; `is_ended`: its end satisfies some of them."""
-        names: list[RunKey] = []
-        for downstream in self._index.graph.downstreams(key.pipeline):
-            version = await self._configs.current(downstream)
-            for edge in edges_of(version.pipeline) if version and not version.pipeline.dry_run else ():
-                if edge.upstream == key.pipeline and not (is_ended and edge.dependency.require is Requirement.ENDED):
-                    names += [name for name in await self._needing(edge, key) if name not in names]
-            if len(names) > BLOCKED_MAX:
-                break
-        found = await self._runs.load_many(names) if names else {}
-        return [name for name in names if not _has_begun(found.get(name))]
+    async def directly(
+        self, keys: Sequence[RunKey], memo: UpstreamMemo, *, at_most: int, is_ended: bool = False
+    ) -> list[RunKey]:
+        """Return runs that need one of the given runs and have not started.
 
-    async def _needing(self, edge: Edge, key: RunKey) -> list[RunKey]:
-        link = await self._upstreams.link(edge.schedule, edge.dependency)
-        if not isinstance(link, Link) or link.upstream.id != key.schedule:
-            return []
+        `is_ended`: those have ended without success, which satisfies some items.
+        """
+        names: dict[RunKey, None] = {}
+        for key in keys:
+            for downstream in self._index.graph.downstreams(key.pipeline):
+                for edge in self._index.graph.edges_between(key.pipeline, downstream):
+                    if not (is_ended and edge.dependency.require is Requirement.ENDED):
+                        names.update(dict.fromkeys(await self._needing(edge, key, memo)))
+                if len(names) >= at_most:
+                    break
+        found = await self._runs.load_many([*names]) if names else {}
+        return [name for name in names if not _has_begun(found.get(name))][:at_most]
+
+    async def _needing(self, edge: Edge, key: RunKey, memo: UpstreamMemo) -> list[RunKey]:
+        link = await self._upstreams.link(edge.schedule, edge.dependency, memo)
         # `latest` needs no run in particular: the next one will do.
+        is_latest = edge.dependency.periods is PeriodMapping.LATEST
+        if is_latest or not isinstance(link, Link) or link.upstream.id != key.schedule:
+            return []
         periods = (
             each for each in waiting_periods(link, key.period) if mapping_of(link, each) is not PeriodMapping.LATEST
         )
@@ -249,16 +257,21 @@ class BlockedRunReader:
         ]
         if edge.dependency.at_least is None:
             return expected
-        return [each for each in expected if not (await self._upstreams.gate(each, edge.schedule)).is_passed]
+        return [each for each in expected if not (await self._upstreams.gate(each, edge.schedule, memo)).is_passed]
 
-    async def _due(self, key: RunKey) -> datetime:
-        version = await self._configs.current(key.pipeline)
-        schedule = version.pipeline.schedule(key.schedule) if version else None
-        times = absolute_times(schedule.sla, schedule, key.period) if schedule and schedule.sla else None
-        return times.breach_at if times and times.breach_at else _NEVER
+    async def _blocked(self, key: RunKey, memo: UpstreamMemo) -> BlockedRun | None:
+        """Return the run with its deadline; None in dry run, in which nothing starts anyway."""
+        if key.pipeline not in memo.versions:
+            memo.versions[key.pipeline] = await self._configs.current(key.pipeline)
+        version = memo.versions[key.pipeline]
+        schedule = version.pipeline.schedule(key.schedule) if version and not version.pipeline.dry_run else None
+        if schedule is None:
+            return None
+        times = absolute_times(schedule.sla, schedule, key.period) if schedule.sla else None
+        return BlockedRun(times.breach_at if times and times.breach_at else _NEVER, key)
 
 
-def _blocked(found: dict[RunKey, BlockedRun], *, is_cut: bool) -> BlockedRuns:
+def _nearest_first(found: dict[RunKey, BlockedRun], *, is_cut: bool) -> BlockedRuns:
     return BlockedRuns(tuple(sorted(found.values())[:BLOCKED_MAX]), is_cut)
 
 

@@ -39,9 +39,9 @@ class UpstreamFailures:
         cause = await self._causes.of(key, gate)
         if cause is None or not cause.is_failed or not await self._tell(key, cause):
             return
-        level, told = [key], 1
+        level, told, below_memo = [key], 1, UpstreamMemo()
         for _ in range(PATH_MAX):
-            level = [below for each in level for below in await self._blocked.directly(each, is_ended=False)]
+            level = await self._blocked.directly(level, below_memo, at_most=TOLD_MAX)
             for below in level:
                 told += await self._tell(below, cause)
             if not level or told >= TOLD_MAX:
