@@ -67,7 +67,7 @@ CAMPAIGN_FILE ?= simulated.jsonl
 simulate-campaign: $(VENV)/.dev ## play thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
 	$(BIN)/python -m tests.simulation.campaign --seed $(SEED) --seeds $(CAMPAIGN_SEEDS) --processes $(PROCESSES) --file $(CAMPAIGN_FILE)
 
-test-mapping: $(VENV)/.dev ## compare the period mapping of `after` with its oracle at every period of 400 days (half an hour)
+test-mapping: $(VENV)/.dev ## compare the period mapping of `after` with its oracle at every period of 400 days (20 minutes)
 	MAPPING_EVERY_PERIOD=1 $(BIN)/pytest --timeout 7200 -rP --durations 3 tests/unit/core/dependencies/test_period_mapping.py \
 		>$(VENV)/mapping.log || { cat $(VENV)/mapping.log; exit 1; }
 	@awk '/^compared/ {n += $$2} END {print n " periods compared"}' $(VENV)/mapping.log

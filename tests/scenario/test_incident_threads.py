@@ -1,7 +1,7 @@
 """Events about no run: one thread for each incident, closed by its recovery, and a new one the next time."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
@@ -301,3 +301,31 @@ async def test_a_thread_that_an_earlier_version_opened_is_answered_as_before() -
     await deliver(world, an_event("e2", EventType.SLA_BREACH, version=2))
 
     assert not any(is_broadcast(said) for said in world.slack.messages)
+
+
+# --- a failed run and what waits for it -------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_breach_below_a_failed_run_answers_in_its_thread_and_does_not_change_what_it_shows() -> None:
+    world = AlertsWorld()
+    failed = an_event("1", EventType.RETRY_EXHAUSTED, version=4)
+    root: dict[str, Json] = {
+        "pipeline": failed.pipeline,
+        "schedule": failed.schedule,
+        "period": failed.period,
+        "status": "failed",
+        "reason": "exit code 3",
+    }
+    below = replace(an_event("2", EventType.SLA_BREACH, pipeline="board"), detail={"version": 9, "rootCause": root})
+
+    await deliver(world, failed)
+    [thread] = world.slack.threads
+    before = thread.text
+    await deliver(world, below, below)
+
+    [again] = world.slack.threads
+    assert again.text == before
+    assert "*failed*" in before
+    [answer] = world.slack.answers_in(thread)
+    assert "board" in answer

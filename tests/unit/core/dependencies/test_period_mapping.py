@@ -1,6 +1,6 @@
 """Which upstream periods a run waits for, against an oracle that walks over 400 days in steps of 15 minutes.
 
-`make test-mapping` compares every period of the 400 days, which takes half an hour, and says how many there were.
+`make test-mapping` compares every period of the 400 days, which takes 20 minutes, and says how many there were.
 """
 
 from collections import defaultdict
