@@ -15,7 +15,8 @@ from typing import Final
 from consumers.inbox.manifests import read_manifest
 from consumers.inbox.notifications import ObjectNotification
 from consumers.inbox.objects import MANIFEST_BYTES_MAX, Objects
-from consumers.inbox.rules import Collect, Mapped, ObjectRole, Rules, Unmappable
+from consumers.inbox.part_archive import PartArchive, next_look
+from consumers.inbox.rules import Collect, Mapped, ObjectRole, OfObjects, Rules, Unmappable
 from worker.core.collect.collection import (
     PARTS_MAX,
     CollectedPart,
@@ -75,6 +76,12 @@ class Collector:
         self._ledger = InboxLedger(tables)
         self._clock, self._objects = clock, objects
         self._rules = {rule.name: rule.collect for rule in rules if rule.collect is not None}
+        self._archived = {
+            rule.name: (rule.source.bucket, rule.archive)
+            for rule in rules
+            if rule.archive is not None and isinstance(rule.source, OfObjects)
+        }
+        self._archive = None if objects is None else PartArchive(tables, clock, objects)
         self._lanes: dict[str, _Lane] = {}
         self._next_check: datetime | None = None
         self._waker = Wakeable(clock)
@@ -200,6 +207,8 @@ class Collector:
                 # After a crash before the sensor is written, this check writes it.
                 wanted = min(wanted or now + PROGRESS, now + PROGRESS)
             elif fired_at is not None:
+                if key.rule in self._archived:
+                    wanted = wanted or next_look(collection, now)
                 await self._show(key, collect, collection)  # before the check is removed, for the same reason
             check_at = _check_at(seen, wanted, fired_at)
             if fired_at is not None and fired_at != seen.check_at:
@@ -255,6 +264,8 @@ class Collector:
                 await self._postpone(key, due_at, now)
                 continue
             await self._move(key, collect, (), lambda seen, _: Folded(seen.collection), fired_at=due_at)
+            if key.rule in self._archived and self._archive is not None:
+                await self._archive.archive(key, *self._archived[key.rule])
         return len(due)
 
     async def _postpone(self, key: CollectionKey, due_at: datetime, now: datetime) -> None:

@@ -59,7 +59,8 @@ def _loop_through(number: int, rules: Rules) -> Loop | None:
 
 
 def _steps_from(pipeline: str, rules: Rules) -> Iterator[LoopStep]:
-    places = [place for rule in rules if rule.pipeline == pipeline for place in rule.writes]
+    mine = [rule for rule in rules if rule.pipeline == pipeline]
+    places = [place for rule in mine for place in (*rule.writes, *((rule.archive,) if rule.archive else ()))]
     for number, rule in enumerate(rules):
         by = _heard(rule, pipeline, places)
         if by is not None:

@@ -133,11 +133,12 @@ class InboxRule:
     fields: Mapping[str, Json] | None = None
     writes: tuple[BucketPrefix, ...] = field(default=())
     collect: Collect | None = None
+    archive: BucketPrefix | None = None
 
     @property
     def reads_objects(self) -> bool:
         """Return whether the rule needs access to the objects themselves, besides their notifications."""
-        return self.collect is not None and self.collect.manifest is not None
+        return self.archive is not None or (self.collect is not None and self.collect.manifest is not None)
 
     def map(self, news: News) -> Mapped | None:
         """Return the sensor for a notification, or None if it does not match. Raises `Unmappable`."""

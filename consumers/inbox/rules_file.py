@@ -82,6 +82,7 @@ class InboxRuleSection(Section):
         default_factory=list, description="Where the pipeline writes to.", examples=[["s3://landing/curated/"]]
     )
     collect: CollectSection | None = Field(default=None, description="One sensor for all objects of a period.")
+    archive: _Text = Field(default="", description="Where to move the objects of a completed run.")
 
 
 class InboxFile(Section):
@@ -176,8 +177,9 @@ class _Reading:
             sensor=section.sensor,
             period=section.period,
             fields=None if section.fields is None else cast("Mapping[str, Json]", section.fields),
-            writes=tuple(self._place(number, text) for number, text in enumerate(section.writes)),
+            writes=tuple(self._place(("writes", number), text) for number, text in enumerate(section.writes)),
             collect=None if section.collect is None else self._collect(section.collect, source),
+            archive=self._archive(section.archive, source) if section.archive else None,
         )
 
     def _error(self, path: At, message: str, hint: str = "") -> None:
@@ -231,10 +233,10 @@ class _Reading:
             tells_deletes=section.deletes == "report",
         )
 
-    def _place(self, number: int, text: str) -> BucketPrefix:
+    def _place(self, path: At, text: str) -> BucketPrefix:
         bucket, _, prefix = text.removeprefix("s3://").partition("/")
         if not text.startswith("s3://") or not bucket:
-            self._error(("writes", number), f"must be like s3://bucket/prefix/; found {show(text)}")
+            self._error(path, f"must be like s3://bucket/prefix/; found {show(text)}")
         return BucketPrefix(bucket=bucket, prefix=prefix)
 
     # --- Collect ------------------------------------------------------------------------------------------------------
@@ -265,6 +267,18 @@ class _Reading:
             marker=marker,
             manifest=manifest,
         )
+
+    def _archive(self, text: str, source: Source) -> BucketPrefix:
+        place = self._place(("archive",), text)
+        if self._section.collect is None:
+            self._error(("archive",), "needs `collect`, which knows the objects of a run", "add `collect`")
+        elif not place.prefix.endswith("/"):
+            self._error(("archive",), f"must end with a slash, like s3://bucket/done/; found {show(text)}")
+        elif isinstance(source, OfObjects) and source.tells_deletes:
+            self._error(("archive",), "deletes objects, so `deletes: report` would report its own work")
+        elif isinstance(source, OfObjects) and source.may_be_in(place):
+            self._error(("archive",), "is a place where the rule finds objects", "use another, or name it in `unless`")
+        return place
 
     def _pattern(self, path: At, text: str) -> KeyPattern | None:
         """Read the key of a marker or manifest. What names the sensor must be in it too."""

@@ -52,6 +52,7 @@ _WARNINGS: Final = frozenset(
         EventType.BASELINE_CAPTURE_FAILED,
         EventType.JOB_SUCCESS_UNCHECKED,
         EventType.LATE_DATA_ARRIVAL,
+        EventType.ARCHIVE_FAILED,
         EventType.RERUN_REJECTED,
         EventType.TRIGGER_REJECTED,
         EventType.GRAIN_MISMATCH,

@@ -92,6 +92,11 @@ locals {
       { sid = "SensorsQueue", actions = local.take, on = ["queue/sensors"], partition = [] },
       # Sensors, and the ledger of objects. Nothing else is in reach: no session, no lease, no cascade marker.
       { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["control"], partition = ["PIPELINE#*", "INBOX#*"] },
+      # Manifests are read, and rules with `archive` move objects, within the buckets that send notifications.
+      { sid = "InboxObjects", actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], on = ["inbox/objects"], partition = [] },
+      # Whether a run completed, and what it was started on; a failure to archive is an event.
+      { sid = "CompletedRuns", actions = ["dynamodb:BatchGetItem"], on = ["control"], partition = ["PIPELINE#*"] },
+      { sid = "InboxEvents", actions = ["dynamodb:PutItem"], on = ["events"], partition = ["PIPELINE#*"] },
       # The objects of a period, which are committed together; and which of them were known before.
       { sid = "Collections", actions = ["dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["control"], partition = ["COLLECTION#*"] },
       { sid = "KnownObjects", actions = ["dynamodb:BatchGetItem"], on = ["control"], partition = ["INBOX#*"] },
@@ -103,9 +108,9 @@ locals {
       for statement in statements : {
         sid       = statement.sid
         actions   = statement.actions
-        resources = [for name in statement.on : local.arns[name]]
+        resources = statement.sid == "InboxObjects" ? [for arn in var.inbox_bucket_arns : "${arn}/*"] : [for name in statement.on : local.arns[name]]
         partition = statement.partition
-      } if(statement.sid != "SlackToken" || var.slack_secret_arn != "") && (!startswith(statement.sid, "Archive") || var.archive != "")
+      } if(statement.sid != "InboxObjects" || (length(var.inbox_bucket_arns) > 0 && strcontains(var.inbox_rules, "collect:"))) && (statement.sid != "SlackToken" || var.slack_secret_arn != "") && (!startswith(statement.sid, "Archive") || var.archive != "")
     ]
   }
 

@@ -12,9 +12,10 @@ import pytest
 
 from consumers.delivery.retry import RetryPolicy
 from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.objects import ObjectGone, ObjectState
 from consumers.inbox.rules import BucketPrefix
 from consumers.inbox.rules_file import rules_of
-from consumers.inbox.s3 import open_bucket
+from consumers.inbox.s3 import open_bucket, open_objects
 from consumers.inbox.seeding import Seeder, SeedProgress
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.dead_letters import QueueDeadLetters
@@ -24,7 +25,7 @@ from tests.support.aws.emulators import ministack, use_test_credentials
 from tests.support.builders.command_line import interlock as command
 from tests.support.worlds.installation import REGION, client, endpoint_of, install
 from tests.support.worlds.live_worker import LiveWorker, interlock
-from worker.core.errors import ConfigError
+from worker.core.errors import ConfigError, Rejected
 from worker.core.model.pipeline import PipelineId
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
@@ -192,6 +193,29 @@ async def test_what_a_bucket_held_before_is_noted_and_told_only_when_it_changes(
     assert [each.key for each in rest] == ["orders/dt=2026-03-03/2.csv"]
     assert before is None
     assert (await cloud.sensor("export#2026-03-03"))["part"] == "1"
+
+
+async def test_an_object_is_read_copied_and_deleted_only_as_long_as_it_is_the_one_that_is_meant(cloud: Cloud) -> None:
+    etag = await cloud.put("orders/a é.csv", b"one")
+    async with open_objects(ClientSettings(endpoint=endpoint_of(ministack()), read_s=30.0)) as objects:
+        place = (cloud.bucket, "orders/a é.csv")
+        assert await objects.read(*place, 10) == b"one"
+        assert await objects.state(*place) == ObjectState(etag, 3)
+        with pytest.raises(Rejected, match="is the most"):
+            await objects.read(*place, 2)
+        for wrong in (objects.copy(*place, "0" * 32, to_bucket=cloud.bucket, to_key="no"), objects.delete(*place, "x")):
+            with pytest.raises(ObjectGone):
+                await wrong
+        await objects.copy(*place, etag, to_bucket=cloud.bucket, to_key="done/orders/a é.csv")
+        await objects.delete(*place, etag)
+        await objects.delete(*place, etag)
+
+        assert await objects.state(*place) is None
+        assert await objects.read(cloud.bucket, "done/orders/a é.csv", 10) == b"one"
+        with pytest.raises(ObjectGone):
+            await objects.read(*place, 10)
+        with pytest.raises(ObjectGone):
+            await objects.copy(*place, etag, to_bucket=cloud.bucket, to_key="no")
 
 
 async def test_the_command_notes_a_bucket_and_a_second_time_finds_everything_known(

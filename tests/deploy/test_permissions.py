@@ -173,7 +173,7 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozense
         (ALERTS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
         (ALERTS, Call("sqs:ReceiveMessage", "queue/events")),
         (SENSORS, Call("dynamodb:PutItem", "control", "MARKER#…")),
-        (SENSORS, Call("dynamodb:PutItem", "events", "PIPELINE#…")),
+        (SENSORS, Call("dynamodb:PutItem", "joblog", "PIPELINE#…")),
         (frozenset({"relay"}), Call("dynamodb:GetShardIterator", "control/stream")),
         (frozenset({"engine"}), Call("dynamodb:UpdateItem", "joblog", "PIPELINE#…")),
         (frozenset({"engine"}), Call("dynamodb:DeleteItem", "joblog", "OTHER#…")),

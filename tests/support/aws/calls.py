@@ -22,6 +22,7 @@ PREFIXES: Final = {
 # One action for several operations, or with another name.
 RENAMED: Final = {
     "lambda:Invoke": "lambda:InvokeFunction",
+    "s3:CopyObject": "s3:PutObject",
     "s3:HeadBucket": "s3:ListBucket",
     "s3:HeadObject": "s3:GetObject",
     "s3:ListObjectsV2": "s3:ListBucket",
@@ -52,6 +53,7 @@ PARTS_OF_JOBS: Final = {
     "glue:GetPartition": "probe/catalogue",
 }
 # What probes ask of S3; the archive writes objects and looks at its bucket.
+OF_INBOX: Final = frozenset({"CopyObject", "DeleteObject"})  # only the objects of completed runs are moved
 OF_PROBES: Final = {"HeadObject": "probe/objects", "ListObjectsV2": "probe/buckets"}
 TABLES: Final = frozenset({"control", "joblog", "rerun", "events"})
 QUEUES: Final = frozenset({"alerts", "events", "sensors"})
@@ -154,6 +156,8 @@ def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Ite
             yield Call(action, "bus")
         case "s3" if operation in OF_PROBES:
             yield Call(action, OF_PROBES[operation])
+        case "s3" if operation in OF_INBOX:
+            yield Call(action, "inbox/objects")
         case "s3":
             yield Call(action, "archive/objects" if "Key" in parameters else "archive/bucket")
         case "logs":

@@ -23,6 +23,7 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
         Type.INFRA_FAILURE: "a target does not respond, a run is damaged, or a pipeline has no job",
         Type.RUN_CANCELLED: "a person cancels a run",
         Type.LATE_DATA_ARRIVAL: "an input changed after the job started",
+        Type.ARCHIVE_FAILED: "objects of a completed run could not be archived; they stay where they are",
         Type.RERUN_ACCEPTED: "Interlock accepts a rerun",
         Type.RERUN_REJECTED: "Interlock rejects a rerun",
         Type.PIPELINE_EXCLUDED: "a calendar forbids a run, a rerun or a retry",
@@ -121,6 +122,7 @@ ADDED: Final[Fields] = {
 FIELDS: Final[Fields] = {
     "via": Field("how the request arrived", "api"),
     "role": Field("the role of the person or program", "operator"),
+    "rule": Field("the inbox rule", "orders-parts"),
     "requestId": Field("the id of the request", "01HTB5K0M3"),
     "forecast": Field("the predicted answer", "accepted"),
     "action": Field("what was requested", "rerun"),
@@ -131,6 +133,7 @@ FIELDS: Final[Fields] = {
     "category": Field("the kind of failure: `PERMANENT`, `TRANSIENT` or `TIMEOUT`", "TRANSIENT"),
     "checks": Field("the checks that fail, or work again", ["missed-schedules"]),
     "circuitBreaker": Field("why the check for newer sensors does not apply", "skipped (no job history)"),
+    "count": Field("how many objects were not archived", 3),
     "cron": Field("the cron expression", "0 6 * * *"),
     "currentCount": Field("the value now", 1250),
     "deadline": Field("the deadline as configured; in dry runs, its instant", "08:00"),

@@ -45,6 +45,7 @@ class CollectedPart:
     size: int = 0
     sequencer: str = ""
     is_listed: bool = False
+    is_archived: bool = False
     version: int = 0
 
     @property
@@ -73,6 +74,8 @@ class Collection:
     completed_at: datetime | None = None
     expired_at: datetime | None = None
     reason: str = ""
+    archived: int = 0  # the version up to which all parts are archived
+    archive_problem: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -106,7 +109,12 @@ def add_parts(
         is_change = each.etag != before.etag
         if is_change or each.sequencer > before.sequencer:
             # The sequencer of unchanged content moves too, or an older notification could still replace the content.
-            after = replace(each, is_listed=before.is_listed, version=version if is_change else before.version)
+            after = replace(
+                each,
+                is_listed=before.is_listed,
+                is_archived=before.is_archived and not is_change,
+                version=version if is_change else before.version,
+            )
             folded, parts[each.key] = _replaced(folded, before, after), after
             moved.add(each.key)
     if (folded.digest, folded.count) != (collection.digest, collection.count):

@@ -43,7 +43,7 @@ _ROWS: Final[Mapping[Role, Mapping[TableName, tuple[str, ...]]]] = {
         TableName.EVENTS: ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
     },
     Role.EVENTS: {TableName.EVENTS: ("GetItem", "PutItem")},
-    Role.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem")},
+    Role.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem"), TableName.EVENTS: ("PutItem",)},
 }
 _INDEXES: Final = {Role.ENGINE: INDEXES, Role.RELAY: (EVENT_TYPES,), Role.ALERTS: (EVENT_TYPES,)}
 _WHO_READS: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}

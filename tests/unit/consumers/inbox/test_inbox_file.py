@@ -277,6 +277,32 @@ def test_what_collect_cannot_be_combined_with_is_said() -> None:
     assert "has no effect with `collect`" in problems(base + "object: {bucket: b}, period: x, fields: {a: 1}}")[0]
 
 
+@pytest.mark.parametrize(
+    ("archive", "problem"),
+    [
+        ("done/", "must be like s3://bucket/prefix/"),
+        ("s3://b/done", "must end with a slash"),
+        ("s3://b/in/2026-03-03/", "is a place where the rule finds objects"),
+    ],
+)
+def test_a_wrong_archive_is_said(archive: str, problem: str) -> None:
+    assert problem in problems(collecting("{until: {count: 1}}") + f"    archive: {archive}\n")[0]
+
+
+def test_an_archive_needs_the_objects_of_a_run_and_is_a_place_that_the_pipeline_writes() -> None:
+    base = "rules:\n  - {name: a, pipeline: p, sensor: s, period: x, archive: s3://b/done/, "
+    other = '  - {name: z, pipeline: p, sensor: t, object: {bucket: b, key: "done/**"}}\n'
+    collect = "collect: {until: {count: 1}}"
+
+    assert "needs `collect`" in problems(base + "object: {bucket: b, key: in/*}}")[0]
+    assert (
+        "would report its own work"
+        in problems(base + f"{collect}, object: {{bucket: b, key: in/*, deletes: report}}}}")[0]
+    )
+    assert problems(base + f"{collect}, object: {{bucket: b, key: in/*}}}}") == []
+    assert "this is a loop" in problems(base + f"{collect}, object: {{bucket: b, key: in/*}}}}\n{other}")[0]
+
+
 def test_a_pipeline_that_writes_its_own_marker_is_a_loop() -> None:
     text = collecting('{until: {object: "done/${date}/_SUCCESS"}}')
 

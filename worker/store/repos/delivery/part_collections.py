@@ -14,7 +14,16 @@ from worker.core.collect.collection import CollectedPart, Collection
 from worker.core.model import keys
 from worker.core.model.ids import PipelineId
 from worker.store import retention
-from worker.store.rows import expiry, instant_text, optional_instant, optional_instant_text, text, whole
+from worker.store.rows import (
+    expiry,
+    instant_text,
+    loose_text,
+    optional_instant,
+    optional_instant_text,
+    optional_whole,
+    text,
+    whole,
+)
 from worker.store.table import (
     TTL,
     WRITES_MAX,
@@ -35,7 +44,7 @@ from worker.store.table import (
     query_all,
 )
 
-PARTS_PER_COMMIT: Final = WRITES_MAX - 3  # the head, and a check row that moves
+PARTS_PER_COMMIT: Final = WRITES_MAX - 4  # the head, a check row that moves, and an event
 
 _TIMES: Final = ("first_at", "last_at", "marker_at", "completed_at", "expired_at")
 _PLAIN: Final = tuple(each.name for each in fields(Collection) if each.name not in _TIMES)
@@ -96,14 +105,15 @@ class PartCollections:
         parts: Mapping[str, CollectedPart],
         check_at: datetime | None,
         now: datetime,
+        also: Sequence[Write] = (),
     ) -> None:
         """Store a collection, changed parts and the time of its next check. Raises `StaleWrite` if it moved.
 
-        At most `PARTS_PER_COMMIT` parts fit.
+        At most `PARTS_PER_COMMIT` parts fit. `also` are rows of the same decision.
         """
         head = _head(key, collection, seen.lock + 1, check_at, now)
         condition = any_of(Absent(), Expired(now)) if seen.lock == 0 else Equals("lock", seen.lock)
-        writes: list[Write] = [Put(TableName.CONTROL, head, condition)]
+        writes: list[Write] = [Put(TableName.CONTROL, head, condition), *also]
         writes += [Put(TableName.CONTROL, _part_row(key, part, now)) for part in parts.values()]
         if check_at != seen.check_at:
             if seen.check_at is not None:
@@ -190,6 +200,8 @@ def _collection(row: Row) -> Collection:
         completed_at=optional_instant(row, "completed_at"),
         expired_at=optional_instant(row, "expired_at"),
         reason=text(row, "reason"),
+        archived=optional_whole(row, "archived") or 0,
+        archive_problem=loose_text(row, "archive_problem"),
     )
 
 
@@ -203,6 +215,7 @@ def _part_row(key: CollectionKey, part: CollectedPart, now: datetime) -> Row:
         "size": part.size,
         "sequencer": part.sequencer,
         "listed": part.is_listed,
+        "archived": part.is_archived,
         "version": part.version,
         TTL: expiry(now, retention.INBOX),
     }
@@ -215,5 +228,6 @@ def _part(row: Row) -> CollectedPart:
         size=whole(row, "size"),
         sequencer=text(row, "sequencer"),
         is_listed=row.get("listed") is True,
+        is_archived=row.get("archived") is True,
         version=whole(row, "version"),
     )
