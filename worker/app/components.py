@@ -11,6 +11,7 @@ from worker.core.model.probes import ProbeType
 from worker.engine.commits import Commits
 from worker.engine.dependency_index import DependencyIndex
 from worker.engine.engine import Engine
+from worker.engine.fact_log import OnCommit, ignore_commit
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.dependents import Dependents
@@ -70,6 +71,7 @@ def build_engine(
     log: Log = to_nobody,
     boundary: Boundary = NO_BOUNDARY,
     callback_url: CallbackUrl = no_callback,
+    on_commit: OnCommit = ignore_commit,
     probe_runners: Mapping[ProbeType, ProbeRunner] | None = None,
 ) -> EngineComponents:
     """Build the components of one session. `began_at` is when this installation first started."""
@@ -110,6 +112,7 @@ def build_engine(
         log=log,
         boundary=boundary,
         callback_url=callback_url,
+        on_commit=on_commit,
         upstreams=upstreams,
         blocked=blocked,
     )

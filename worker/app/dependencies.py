@@ -18,6 +18,7 @@ from worker.config.roles import ALL_ROLES, Role
 from worker.config.settings import ReadingSettings
 from worker.core.model.pipeline import JobType
 from worker.core.model.probes import ProbeType
+from worker.engine.fact_log import OnCommit, ignore_commit
 from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
@@ -83,6 +84,7 @@ class OutputDeps:
     dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])  # by source, for queues
     callback_url: CallbackUrl = no_callback  # where jobs may report their end
     log: Log = log_work
+    on_commit: OnCommit = ignore_commit
     on_unexpected_error: OnUnexpectedError = log_unexpected_error
 
 

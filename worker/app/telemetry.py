@@ -16,12 +16,14 @@ from consumers.queues.consumer import QueueConsumer
 from consumers.streams.consumer import StreamConsumer
 from consumers.streams.sharded import ShardedConsumer
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
+from worker.app.finished_attempts import finished_attempts
 from worker.app.session import SessionWork
 from worker.app.web import open_health
 from worker.app.worklog import log_notice
 from worker.config.settings import HEALTH, OTLP_HEADERS, OTLP_RESOURCE, TelemetrySettings
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.events import Event, EventType
+from worker.core.run.state import Run
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.runtime.clock import Clock
@@ -30,9 +32,11 @@ from worker.store.availability import StoreAvailability
 from worker.store.table import TableName
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
-from worker.telemetry.otlp import PATH as OTLP_PATH
+from worker.telemetry.otlp import PATH as METRICS_PATH
 from worker.telemetry.otlp import OtlpMetrics, named_values, resource_of
 from worker.telemetry.reporting import MetricReporter
+from worker.telemetry.traces import PATH as TRACES_PATH
+from worker.telemetry.traces import OtlpTraces
 from worker.web.health import LOOP_LAG_MAX_S, HealthProblem
 
 POST_S: Final = 5.0
@@ -81,6 +85,7 @@ class Telemetry:
         self._queues: Sequence[QueueConsumer] = ()
         self._needs_session = True
         self._reporting: MetricReporter | None = None
+        self._traces: OtlpTraces | None = None
         self._protection: TaskProtection | None = None
         self._watch()
         self.meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log_lines_lost()})
@@ -128,6 +133,15 @@ class Telemetry:
     def conflicted(self) -> None:
         self.meters.add(Metric.COMMIT_CONFLICTS)
 
+    def committed(self, before: Run | None, run: Run) -> None:
+        """Measure a change of a run."""
+        for attempt in finished_attempts(before, run):
+            if attempt.started_at is not None:
+                took = (attempt.ended_at - attempt.started_at).total_seconds()
+                self.meters.observe(Metric.JOB_DURATION, max(0.0, took), attempt.outcome)
+            if self._traces is not None:
+                self._traces.add(attempt)
+
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:
         self._session, self._member = session, member
@@ -173,18 +187,22 @@ class Telemetry:
         async with asyncio.TaskGroup() as tasks:
             if self._reporting is not None:
                 tasks.create_task(self._reporting.run(), name="reporting")
+            if self._traces is not None:
+                tasks.create_task(self._traces.run(), name="traces")
             if self._protection is not None:
                 tasks.create_task(self._protection.run(), name="protection")
 
     def _collector(self, http: aiohttp.ClientSession) -> OtlpMetrics | None:
         if not self._settings.otlp_endpoint:
             return None
-        url = f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}"
+        base = self._settings.otlp_endpoint.rstrip("/")
         headers = _named(OTLP_HEADERS, self._settings.otlp_headers)
         named = _named(OTLP_RESOURCE, self._settings.otlp_resource)
         # By host and process: two workers of one service would otherwise overwrite each other's values.
         resource = resource_of(self._settings.service, f"{socket.gethostname()}-{os.getpid()}", named)
-        return OtlpMetrics(self.meters, resource, self._clock.now(), _sending(http, "POST", url, headers))
+        self._traces = OtlpTraces(resource, self._clock, _sending(http, "POST", f"{base}{TRACES_PATH}", headers))
+        post = _sending(http, "POST", f"{base}{METRICS_PATH}", headers)
+        return OtlpMetrics(self.meters, resource, self._clock.now(), post)
 
     # --- health -------------------------------------------------------------------------------------------------------
 

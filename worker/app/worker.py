@@ -119,11 +119,14 @@ class Worker:
         return replace(resources, deps=with_archiver(deps, archiver))
 
     def _with_telemetry(self, resources: Resources) -> Resources:
-        """Add counters for failed store calls and delivered events."""
+        """Add measures of store calls, delivered events and changes of runs."""
         deps = resources.deps
-        tables = count_failures(deps.store.tables).report_to(self._telemetry.store, self._clock)
+        tables = count_failures(deps.store.tables).report_to(self._telemetry.store, self._clock, self._telemetry)
         routes = [*deps.outputs.routes, counting(self._telemetry.told)]
-        store, outputs = replace(deps.store, tables=tables), replace(deps.outputs, routes=routes)
+        store, outputs = (
+            replace(deps.store, tables=tables),
+            replace(deps.outputs, routes=routes, on_commit=self._telemetry.committed),
+        )
         return replace(resources, deps=replace(deps, store=store, outputs=outputs))
 
     @property

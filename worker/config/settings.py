@@ -213,7 +213,7 @@ class TelemetrySettings:
     otlp_endpoint: str = setting(
         OTLP_ENDPOINT,
         values.plain_text,
-        "Address of a collector to send metrics to, as OTLP over HTTP.",
+        "Address of a collector to send metrics and traces to, as OTLP over HTTP.",
         used_by="every worker",
         is_secret=True,  # may contain credentials
     )

@@ -78,9 +78,13 @@ BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refused write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Holds the result of a fact. `run` is None if the run did not exist and was not created."""
+    """Holds the result of a fact. `run` is None if the run did not exist and was not created.
+
+    `before` is the run that was decided on.
+    """
 
     run: Run | None
+    before: Run | None
     decision: Decision
     pipeline: Pipeline
     schedule: Schedule
@@ -250,6 +254,7 @@ class Decisions:
             watch = await self._watches.load(asked.key)
         return Decided(
             run=run,
+            before=asked.run,
             decision=decision,
             pipeline=asked.version.pipeline,
             schedule=asked.schedule,

@@ -43,7 +43,7 @@ from worker.engine.decisions import Decided, DecidedDryRun, Decisions
 from worker.engine.dispatcher import ActionDispatcher
 from worker.engine.dry_runs import DryRunEngine
 from worker.engine.evaluations import Evaluations
-from worker.engine.fact_log import FactLog
+from worker.engine.fact_log import FactLog, OnCommit, ignore_commit
 from worker.engine.incidents import CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.probe_results import ProbeResults
@@ -109,6 +109,7 @@ class Engine:
         log: Log,
         boundary: Boundary,
         callback_url: CallbackUrl,
+        on_commit: OnCommit = ignore_commit,
         upstreams: UpstreamReader,
         blocked: BlockedRunReader,
     ) -> None:
@@ -118,7 +119,7 @@ class Engine:
         self._runs, self._durations = Runs(tables), Durations()
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
-        self._fact_log = FactLog(log, session)
+        self._fact_log, self._on_commit = FactLog(log, session), on_commit
         self._corrupt_runs = CorruptRunReporter(commits, clock, log)
         self._tasks = RunTasks(
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
@@ -276,6 +277,8 @@ class Engine:
             if isinstance(fact, JobSucceeded) and run.is_ended and before and before.state is State.POLLING:
                 self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
         self._fact_log.decided(key, fact, decided.decision, run)
+        if run is not None:
+            self._on_commit(decided.before, run)
         handled = Handled.HELD_BACK if decided.decision.is_held_back else Handled.SETTLED
         if until := decided.decision.held_back_until:
             self._pauses.note(key.pipeline, until)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from worker.core.errors import RetryLater
+from worker.core.model.trace_ids import traceparent
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
@@ -53,6 +54,11 @@ class RunContext:
     run_id: str
     attempt: int
     callback_url: str = ""  # with which the job can report its end; "" if there is none
+
+    @property
+    def traceparent(self) -> str:
+        """Return the W3C trace context of the job."""
+        return traceparent(self.run_id, self.attempt)
 
     @property
     def par_day(self) -> str:

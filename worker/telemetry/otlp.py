@@ -53,7 +53,7 @@ class OtlpMetrics:
         return {
             "resourceMetrics": [
                 {
-                    "resource": {"attributes": [_attribute(*each) for each in self._resource.items()]},
+                    "resource": {"attributes": [attribute(*each) for each in self._resource.items()]},
                     "scopeMetrics": [{"scope": {"name": "interlock"}, "metrics": metrics}],
                 }
             ]
@@ -86,16 +86,16 @@ class OtlpMetrics:
 
     def _place(self, label: str, now: datetime) -> Mapping[str, Any]:
         return {
-            "startTimeUnixNano": _nanoseconds(self._began_at),
-            "timeUnixNano": _nanoseconds(now),
-            "attributes": [_attribute("of", label)] if label else [],
+            "startTimeUnixNano": nanoseconds(self._began_at),
+            "timeUnixNano": nanoseconds(now),
+            "attributes": [attribute("of", label)] if label else [],
         }
 
 
-def _nanoseconds(at: datetime) -> str:
+def nanoseconds(at: datetime) -> str:
     # Protobuf's JSON writes 64-bit numbers as text.
     return str(int(at.timestamp() * 1_000_000) * 1_000)
 
 
-def _attribute(name: str, value: str) -> Mapping[str, Any]:
+def attribute(name: str, value: str) -> Mapping[str, Any]:
     return {"key": name, "value": {"stringValue": value}}

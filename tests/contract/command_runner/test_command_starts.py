@@ -32,6 +32,7 @@ async def test_a_program_knows_its_run_and_nothing_else_of_the_workers_environme
     assert seen["INTERLOCK_PAR_DAY"] == "20260303"
     assert seen["INTERLOCK_ATTEMPT"] == "2"
     assert {name for name in seen if not name.startswith("INTERLOCK_")} <= {
+        "TRACEPARENT",
         "PATH",
         "LANG",
         "PWD",

@@ -92,6 +92,7 @@ def context_environment(token: str, context: RunContext) -> dict[str, str]:
         "INTERLOCK_PAR_DAY": context.par_day,
         "INTERLOCK_PAR_HOUR": context.par_hour,
         "INTERLOCK_CALLBACK_URL": context.callback_url,
+        "TRACEPARENT": context.traceparent,
     }
 
 

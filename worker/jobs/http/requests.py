@@ -17,6 +17,7 @@ from worker.jobs.specs import HttpConfig
 from worker.net.http_client import Request
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+TRACEPARENT = "traceparent"  # W3C trace context
 JSON = "application/json"
 _POLL_TIMEOUT_MAX = timedelta(seconds=30)
 
@@ -27,6 +28,7 @@ async def start_request(
     headers = CIMultiDict({"Content-Type": JSON, **await filling.texts(config.headers)})
     headers.update(credentials)
     headers[IDEMPOTENCY_KEY] = start.token
+    headers.setdefault(TRACEPARENT, start.context.traceparent)
     body, has_secrets = await _body(config, start.context, filling)
     return Request(
         method=config.method,
