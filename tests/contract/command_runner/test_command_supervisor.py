@@ -131,13 +131,17 @@ async def test_all_processes_that_wait_for_a_job_end_with_their_supervisor(runne
     await ended(runner, await started(runner, shell("true")), shell("true"))
     supervisor = supervisor_of(runner)
     assert supervisor
-    monitors = [spare for pid in children_of(supervisor) if (spare := identify(pid))]
-    programs = [ready for spare in monitors for pid in children_of(spare) if (ready := identify(pid))]
 
+    def waiting() -> list[ProcessId]:
+        monitors = [spare for pid in children_of(supervisor) if (spare := identify(pid))]
+        programs = [ready for spare in monitors for pid in children_of(spare) if (ready := identify(pid))]
+        return [*monitors, *programs]
+
+    await until(lambda: len(waiting()) == 2 * SPARES)
+    processes = waiting()
     kill(supervisor)
 
-    assert len(programs) == len(monitors) == SPARES
-    await until(lambda: not any(is_alive(process) for process in (*monitors, *programs)))
+    await until(lambda: not any(is_alive(process) for process in processes))
 
 
 async def test_a_folder_that_others_may_write_gets_no_orders(runner: CommandRunner) -> None:
