@@ -1,7 +1,8 @@
-"""Traces for an OpenTelemetry collector: one trace for each run, sent as OTLP over HTTP when an attempt ends.
+"""Traces for an OpenTelemetry collector: one for each run, sent as OTLP over HTTP.
 
-Spans are made from the run's row, also if another worker held the run before. They are sent at most once, and are lost if the worker
-dies within seconds of the end: the store, the events and the log have everything that they show.
+A worker sends the spans of an attempt when the attempt ends. It makes them from the run's row, also if another worker
+held the run before. They are sent at most once, and are lost if the worker dies within seconds of the end: the store,
+the events and the log have everything that they show.
 """
 
 from collections import deque

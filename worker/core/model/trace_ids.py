@@ -1,4 +1,4 @@
-"""Trace ids: the names of a run's spans, computed from the run, so that every worker computes the same.
+"""Trace ids: the names of a run's spans, computed from the run, the same by every worker.
 
 Nothing about a trace is stored. A run that one worker began and another ended is one trace, and a job can be told its
 parent span before that span ends.
