@@ -120,6 +120,7 @@ ADDED: Final[Fields] = {
 }
 
 FIELDS: Final[Fields] = {
+    "summary": Field("what the job counted: `seen`, `processed`, `skipped`, `errored`", {"seen": 120, "processed": 3}),
     "via": Field("how the request arrived", "api"),
     "role": Field("the role of the person or program", "operator"),
     "rule": Field("the inbox rule", "orders-parts"),

@@ -1,9 +1,11 @@
 """Success: how a job's success ends its run, and reports inputs that changed since the start."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
+from worker.core.model.summaries import summary_of, summary_text
 from worker.core.run.context import Context
 from worker.core.run.decision import Decision
 from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
@@ -17,16 +19,22 @@ from worker.core.run.state import Outcome
 def succeed(context: Context, fact: JobSucceeded) -> Decision:
     """End the run, and report in the same commit what changed under its job."""
     notices = [*tell_unchecked(context, fact.notices), *keep_outputs(context.run, fact.outputs)]
-    return _succeed(context, fact.ended_at, fact.inputs, notices)
+    return _succeed(context, fact.ended_at, fact.inputs, notices, summary_of(fact.outputs))
 
 
 def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
     """End the run on a report. It names no job: if a start got no answer, the polled job may still run."""
     notices = [*tell_unanswered(context), *keep_outputs(context.run, fact.outputs)]
-    return _succeed(context, fact.at, fact.inputs, notices)
+    return _succeed(context, fact.at, fact.inputs, notices, summary_of(fact.outputs))
 
 
-def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> Decision:
+def _succeed(
+    context: Context,
+    ended_at: datetime | None,
+    inputs: Inputs | None,
+    notices: list[Effect],
+    summary: Mapping[str, int] | None,
+) -> Decision:
     compared = Comparison(context, inputs) if inputs else None
     if compared and (unnoted := compared.unnoted()):
         return Decision.of(*unnoted, EvaluateAgain())
@@ -39,14 +47,18 @@ def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None,
         LogJob(event=JobEvent.SUCCESS),
         EmitEvent(
             type=EventType.JOB_COMPLETED,
-            message=f"{context.run.key} completed in attempt {context.run.attempt}",
-            detail={"attempt": context.run.attempt},
+            message=f"{context.run.key} completed in attempt {context.run.attempt}{_in_words(summary)}",
+            detail={"attempt": context.run.attempt, **({"summary": dict(summary)} if summary else {})},
         ),
         *judged,
         *(_complete_baseline(context, inputs) if inputs else []),
         *notices,
         *(report_changes(context, compared) if compared else []),
     )
+
+
+def _in_words(summary: Mapping[str, int] | None) -> str:
+    return f": {summary_text(summary)}" if summary else ""
 
 
 def _complete_baseline(context: Context, inputs: Inputs) -> list[Effect]:
