@@ -5,9 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.builders.command_line import interlock
+from tests.support.builders.cli_runs import in_store
+from tests.support.builders.command_line import TODAY, interlock
 from tests.support.builders.pushed_files import stored_text
 from tests.support.worlds.dependencies import after, root
+from worker.core.model.content_hash import content_hash
+from worker.core.model.keys import config_mark_sk
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.store.repos.marks import Marks
+from worker.store.repos.pipelines import Pipelines
+from worker.store.table import Tables
 
 ROOT = Path(__file__).parents[3]
 DAILY = "grain: day"
@@ -138,3 +146,26 @@ def test_a_cascade_marker_is_written_with_its_author_and_reason() -> None:
     acted = [json.loads(line) for line in events.stdout.splitlines() if '"cascade"' in line]
     assert [event["detail"]["requestedBy"] for event in acted if event["period"] == "2026-03-03"] == ["mia"]
     assert interlock("cascade", "nothing", "2026-03-03", "--reason", "x").exit_code == 2
+
+
+def test_show_says_that_a_version_was_rejected_for_a_cycle() -> None:
+    write(("a", root("a")), ("b", after("b", ["a"])))
+    interlock("pipelines", "push", "files", "--yes")
+    sound = interlock("pipelines", "show", "b")
+
+    async def reject(tables: Tables) -> None:
+        stored = await Pipelines(tables).get(PipelineId("b"))
+        assert stored is not None
+        cycle = "a cycle: b after a after b"
+        refused: dict[str, Json] = {"good": None, "refused": content_hash(stored.text or ""), "cycle": cycle}
+        await Marks(tables).put_once(PipelineId("b"), config_mark_sk(), refused, TODAY)
+
+    in_store(reject)
+    rejected = interlock("pipelines", "show", "b")
+
+    assert (sound.exit_code, rejected.exit_code) == (0, 1)
+    assert rejected.stdout == sound.stdout
+    assert "this version was rejected: a cycle: b after a after b; none is in force" in rejected.stderr
+    assert "Blocked by config: the deployed configuration is invalid: a cycle: b after a after b" in (
+        interlock("explain", "b", "2027-03-22").stdout
+    )

@@ -20,7 +20,7 @@ from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.deploy import withdraw
 from worker.config.load import Loaded, load_text
 from worker.config.render import config_hash, to_mapping, to_yaml
-from worker.config.versions import PipelineVersions
+from worker.config.versions import PipelineVersions, Unusable
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
@@ -127,11 +127,13 @@ def record_of(entry: PipelineEntry) -> dict[str, Json]:
 
 
 async def run_show(screen: Screen, access: StoreAccess, pipeline: PipelineId, *, as_json: bool) -> int:
-    """Print the configuration in force as a file that can be pushed again."""
+    """Print the deployed configuration as a file that can be pushed again."""
     async with access.tables() as tables:
         stored = await Pipelines(tables).get(pipeline)
         if stored is None:
             return await say_unknown(screen, tables, pipeline)
+        versions = PipelineVersions(tables)
+        judged, in_force = await versions.judged_of(stored), await versions.current(pipeline)
     entry = entry_of(stored, access.clock.now().date())
     if entry.pipeline is None:
         screen.document(stored.text or "")
@@ -141,6 +143,10 @@ async def run_show(screen: Screen, access: StoreAccess, pipeline: PipelineId, *,
         screen.document(json.dumps(to_mapping(entry.pipeline), indent=2, ensure_ascii=False))
     else:
         screen.document(f"# version {config_hash(entry.pipeline)}\n{to_yaml(entry.pipeline)}")
+    if isinstance(judged, Unusable):
+        staying = f"version {in_force.config_hash} stays in force" if in_force else "none is in force"
+        screen.remark(f"this version was rejected: {judged.problems[0]}; {staying}", style="red")
+        return Exit.PROBLEMS
     return Exit.DONE
 
 
