@@ -71,26 +71,29 @@ class ToldEvent(NamedRun, frozen=True, kw_only=True, gc=False):
 
 def run_name(pk: str, sk: str, prefix: str) -> NamedRun | None:
     """Return the run that a row is about; None if its key names none."""
+    names = _names(pk, sk, prefix)
+    return None if names is None else NamedRun(*names)
+
+
+def _names(pk: str, sk: str, prefix: str) -> tuple[str, str, str, str] | None:
+    """Return the first fields of a `NamedRun`. A first page makes tens of thousands, so there is no object between."""
     pipeline = keys.pipeline_of(pk)
     schedule, _, period = sk.removeprefix(prefix).rpartition("#")
     if pipeline is None or not schedule or not period:
         return None
-    return NamedRun(f"{pipeline}/{schedule}/{period}", intern(pipeline), intern(schedule), intern(period))
+    return f"{pipeline}/{schedule}/{period}", intern(pipeline), intern(schedule), intern(period)
 
 
 def run_of(row: Row) -> ActiveRun | FinishedRun | None:
     """Read a run from its row or its entry in an index; None for a row of another system or a damaged one."""
-    name, state = run_name(str(row["PK"]), str(row["SK"]), keys.TRIGGER), loose_text(row, "state")
+    names, state = _names(str(row["PK"]), str(row["SK"]), keys.TRIGGER), loose_text(row, "state")
     since = seconds(row.get("since"))
-    if name is None or not state or since is None:
+    if names is None or not state or since is None:
         return None
     if state in ENDED_STATES:
-        return _ended(name, row, state, since)
+        return _ended(names, row, state, since)
     return ActiveRun(
-        name.key,
-        name.pipeline,
-        name.schedule,
-        name.period,
+        *names,
         state=intern(state),
         since=since,
         owner=intern(loose_text(row, "owner")),
@@ -100,14 +103,11 @@ def run_of(row: Row) -> ActiveRun | FinishedRun | None:
 
 def watch_of(row: Row) -> ActiveWatch | None:
     """Read a deadline; None if it has a verdict, or cannot be read."""
-    name, breach_at = run_name(str(row["PK"]), str(row["SK"]), keys.SLA), seconds(row.get("breachAt"))
-    if name is None or breach_at is None or "verdict" in row or loose_text(row, "state") == "CLOSED":
+    names, breach_at = _names(str(row["PK"]), str(row["SK"]), keys.SLA), seconds(row.get("breachAt"))
+    if names is None or breach_at is None or "verdict" in row or loose_text(row, "state") == "CLOSED":
         return None
     return ActiveWatch(
-        name.key,
-        name.pipeline,
-        name.schedule,
-        name.period,
+        *names,
         breach_at=breach_at,
         warning_at=seconds(row.get("warningAt")),
         is_warned="warnedAt" in row,
@@ -145,14 +145,11 @@ def moment(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _ended(name: NamedRun, row: Row, state: str, since: float) -> FinishedRun:
+def _ended(names: tuple[str, str, str, str], row: Row, state: str, since: float) -> FinishedRun:
     outcome, attempt = loose_text(row, "outcome"), row.get("attempt")
     word = "completed" if state == _COMPLETED else "failed"
     return FinishedRun(
-        name.key,
-        name.pipeline,
-        name.schedule,
-        name.period,
+        *names,
         word="cancelled" if outcome == _CANCELLED else word,
         at=since,
         created_at=seconds(row.get("createdAt")),
