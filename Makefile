@@ -57,9 +57,9 @@ HOURS ?= 72
 BEAT ?= real
 WORKERS ?=
 VARIED ?=
-simulate: $(VENV)/.dev ## play random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72 WORKERS=3 DOWNSTREAMS=0)
+simulate: $(VENV)/.dev ## play random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72 WORKERS=3 DOWNSTREAMS=0 PROBES=0)
 	$(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --pipelines $(PIPELINES) --hours $(HOURS) --beat $(BEAT) \
-		$(if $(WORKERS),--workers $(WORKERS)) $(if $(DOWNSTREAMS),--downstreams $(DOWNSTREAMS)) $(if $(VARIED),--varied)
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(DOWNSTREAMS),--downstreams $(DOWNSTREAMS)) $(if $(PROBES),--probes $(PROBES)) $(if $(VARIED),--varied)
 
 CAMPAIGN_SEEDS ?= 5000
 PROCESSES ?= 2

@@ -315,6 +315,33 @@ async def test_a_result_is_shared_by_the_runs_of_a_pipeline_that_ask_the_same() 
 
 
 @on_virtual_time
+async def test_a_run_that_begins_to_wait_uses_the_last_result_and_waits_for_the_interval_on_another_worker_too() -> (
+    None
+):
+    world = await a_world()
+    latest = "https://rates.example/latest"
+    config = one().replace("/${DATE}", "/latest")
+    world.probes.answers = {latest: {"status": "PASS"}}
+    async with world.worker("w1"):
+        await world.deploy(config)
+        await world.ready()
+        await world.wait(minutes=1)
+        assert await world.state() is State.POLLING
+        await world.write("ready", status="done", date="2026-03-02")
+        await world.wait(minutes=1)
+        assert await world.state("2026-03-02") is State.POLLING
+        assert world.probes.count(latest) == 1
+    async with world.worker("w2"):
+        await world.deploy(config.replace("check: passes", "check: equals, field: rows, value: 1"))
+        await world.write("ready", status="done", date="2026-03-01")
+        await world.wait(minutes=2)
+        assert await world.state("2026-03-01") is State.EVALUATING
+        assert world.probes.count(latest) == 1
+        await world.wait(minutes=2)
+        assert world.probes.count(latest) == 2
+
+
+@on_virtual_time
 async def test_a_crash_while_a_run_waits_loses_no_probe() -> None:
     world = await a_world()
     world.probes.answers = {RATES: {"status": "FAIL"}}

@@ -60,6 +60,7 @@ def _plan(seed: int, asked: argparse.Namespace) -> Plan:
         workers=asked.workers,
         beat=Beat(asked.beat),
         downstreams=asked.downstreams,
+        probes=asked.probes,
         is_varied=asked.varied,
     )
 
@@ -72,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=int, default=72, help="simulated")
     parser.add_argument("--workers", type=int, help="2 to 5; without it the seed decides")
     parser.add_argument("--downstreams", type=int, default=0, help="pipelines that run after others, besides those")
+    parser.add_argument("--probes", type=int, default=0, help="of the pipelines, how many wait for a probe, too")
     parser.add_argument("--beat", choices=list(Beat), default=Beat.REAL, help="slow: as most tests have it")
     parser.add_argument("--varied", action="store_true", help="draw pace and faults from the seed, too")
     return parser.parse_args()

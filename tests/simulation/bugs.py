@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -18,6 +18,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Job, PipelineId, Sla
+from worker.core.probes.trait import Trait
 from worker.core.run import polling
 from worker.core.run.context import Context, limits
 from worker.core.run.decision import Decision
@@ -30,7 +31,9 @@ from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
 from worker.engine.intake.dependents import Dependents
+from worker.engine.probe_results import ProbeResults
 from worker.engine.upstreams import UpstreamReader
+from worker.engine.waiting_probes import WaitingProbes
 from worker.membership import held_lease, lease_coordinator
 from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store.repos import run_rows
@@ -256,6 +259,33 @@ def forget_reruns_above(patch: Patch) -> None:
     patch.setattr(UpstreamReader, "ended", unchanged)
 
 
+def use_results_for_ever(patch: Patch) -> None:
+    """A stale result: the time to live of a probe is ignored."""
+
+    def is_valid(self: Trait, _: datetime) -> bool:
+        return self.data is not None
+
+    patch.setattr(Trait, "is_valid", is_valid)
+
+
+def start_without_confirmation(patch: Patch) -> None:
+    """A start that nothing confirms: what a probe says right before it is not looked at."""
+
+    async def confirm(_: Anything, *__: Anything) -> None:
+        return None
+
+    patch.setattr(WaitingProbes, "confirm", confirm)
+
+
+def ask_whenever_a_run_begins_to_wait(patch: Patch) -> None:
+    """Too many requests: nobody remembers when a probe was sent last."""
+
+    def never(_: Anything, *__: Anything) -> timedelta:
+        return timedelta()
+
+    patch.setattr(ProbeResults, "too_early_by", never)
+
+
 # Which invariants a bug violates; the first seed that shows it depends on what it takes.
 BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     drop_the_version_condition: frozenset({Invariant.VERSIONS_ONLY_RISE}),
@@ -279,4 +309,10 @@ GRAPH_BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     rerun_for_each_upstream: frozenset({Invariant.ONE_RERUN}),
     forget_what_changed_while_the_job_ran: frozenset({Invariant.NO_STALE_RESULT}),
     forget_reruns_above: frozenset({Invariant.NO_STALE_RESULT}),
+}
+# The same for pipelines that wait for probes.
+PROBE_BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
+    use_results_for_ever: frozenset({Invariant.NO_START_ON_STALE_PROBE}),
+    start_without_confirmation: frozenset({Invariant.NO_START_ON_STALE_PROBE}),
+    ask_whenever_a_run_begins_to_wait: frozenset({Invariant.ONE_REQUEST_PER_INTERVAL}),
 }

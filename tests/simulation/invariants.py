@@ -22,6 +22,7 @@ from worker.core.sla.state import SlaWatch, Verdict
 from worker.jobs.runner import StartRequest, Succeeded
 from worker.store.repos.events import event_of
 from worker.store.repos.pauses import pause_of
+from worker.store.repos.probes.traits import trait_of
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.sensors import sensor_of
 from worker.store.repos.sla_watches import watch_from_row
@@ -129,6 +130,11 @@ class Inspector:
                 return
 
     def _sort_control(self, key: Key, row: Row, decision: Decision) -> None:
+        if key.sk.startswith(keys.TRAIT):
+            trait = trait_of(row)
+            if trait is not None and trait.data is not None:
+                self.contents[content_hash(trait.data)] = trait.data
+            return
         if (sensor := sensor_of(row)) is not None:
             self.contents[content_hash(sensor.data)] = sensor.data
             return

@@ -14,6 +14,7 @@ from consumers.streams.consumer import ReadPace, StreamConsumer
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.embedded.housekeeping import Housekeeping
 from consumers.streams.sharded import ShardedConsumer
+from tests.simulation.evaluators import Evaluators
 from tests.simulation.ledger import FeedLedger
 from tests.simulation.plan import Plan
 from tests.simulation.store import SimulatedStore
@@ -26,6 +27,7 @@ from worker.app.session import SessionWork
 from worker.core.errors import WorkerError
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, Pipeline
+from worker.core.model.probes import ProbeType
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.heartbeat_threads import TaskBeater
@@ -53,6 +55,7 @@ class Surroundings:
     store: SimulatedStore
     runners: Mapping[JobType, Runner]
     record: Record
+    evaluators: Evaluators
     pipelines: Mapping[str, Pipeline]
     deliver: Deliver
     feeds: FeedLedger
@@ -128,12 +131,12 @@ class Node:
 
     async def _work(self, member: Member) -> None:
         async with TrackedTaskGroup() as tasks:
-            self.session = SessionWork(self._deps(), member, tasks)
+            self.session = SessionWork(self._deps(member.id), member, tasks)
             await self.session.begin()
             await member.stopping.wait()
             await self.session.finish()
 
-    def _deps(self) -> WorkerDeps:
+    def _deps(self, session: SessionId) -> WorkerDeps:
         around = self.around
         return WorkerDeps(
             store=StoreDeps(group=GROUP, tables=self.tables, clock=self.clock, new_id=lambda: around.new_name("id")),
@@ -146,6 +149,7 @@ class Node:
             outputs=OutputDeps(
                 routes=[Route("bus", BUS, around.deliver)],
                 runners=around.runners,
+                probe_runners={ProbeType.SQL: around.evaluators.asker(session)} if around.plan.probes else {},
                 log=to_nobody,
                 on_unexpected_error=self._surprised,
             ),

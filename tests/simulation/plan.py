@@ -18,6 +18,12 @@ from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 SLOW_TIMING: Final = Timing(beat_s=200.0, fence_s=500.0, kill_s=660.0, look_s=240.0, stall_s=1500.0)
 
 
+QUICK_TIMING: Final = Timing(beat_s=20.0, fence_s=50.0, kill_s=66.0, look_s=24.0, stall_s=150.0)
+PROBE: Final = "api"
+PROBE_EVERY_S: Final = 240.0
+PROBE_TTL_S: Final = 600.0
+
+
 class Beat(StrEnum):
     REAL = "real"
     SLOW = "slow"
@@ -32,6 +38,7 @@ class Plan:
     hours: int = 6
     workers: int = 3
     downstreams: int = 0  # pipelines that run after others, besides `pipelines`
+    probes: int = 0  # of `pipelines`, those that wait for a probe, too
     beat: Beat = Beat.SLOW
     is_varied: bool = False  # its pace and its faults are drawn from the seed, too
     timing: Timing = field(default=SLOW_TIMING)
@@ -54,11 +61,17 @@ class Plan:
     def __str__(self) -> str:
         size = f"PIPELINES={self.pipelines} HOURS={self.hours} WORKERS={self.workers}"
         below = f" DOWNSTREAMS={self.downstreams}" if self.downstreams else ""
+        below += f" PROBES={self.probes}" if self.probes else ""
         return f"SEED={self.seed} {size}{below} BEAT={self.beat}{' VARIED=yes' if self.is_varied else ''}"
 
 
 def small(seed: int) -> Plan:
     return Plan(seed=seed, workers=3 if seed % 4 == 0 else 2)
+
+
+def small_probes(seed: int) -> Plan:
+    """A small one whose pipelines wait for probes. Its beat is fast, so that little time may pass before a commit."""
+    return Plan(seed=seed, pipelines=3, hours=4, workers=2, probes=3, timing=QUICK_TIMING)
 
 
 def small_graph(seed: int) -> Plan:
@@ -108,8 +121,23 @@ def draw_job(kind: JobType, random: Random) -> dict[str, Json]:
     }
 
 
-def draw_pipeline(number: int, random: Random) -> Pipeline:
-    """An hourly pipeline that starts when `ready` says so and waits for `count`."""
+def draw_probe(seed: int, number: int) -> dict[str, Json]:
+    """A probe, from a luck of its own: one result for each hour or one for all, confirmed before a start or not."""
+    random = Random(f"probe {seed} {number}")
+    path = f"p{number:02d}" + random.choice(["", " ${DATE} ${HOUR}"])
+    return {
+        "key": PROBE,
+        "type": "sql",
+        "config": {"engine": "sqlite", "path": path, "query": "select 1"},
+        "every": f"{PROBE_EVERY_S:.0f}s",
+        "ttl": f"{PROBE_TTL_S:.0f}s",
+        "timeout": "20s",
+        "run": random.choice(["while-waiting", "before-start"]),
+    }
+
+
+def draw_pipeline(number: int, random: Random, probe: dict[str, Json] | None = None) -> Pipeline:
+    """An hourly pipeline that starts when `ready` says so and waits for `count`, and perhaps for a probe."""
     kind = draw_kind(random)
     text: dict[str, Json] = {
         "pipeline": {"id": f"p{number:02d}"},
@@ -133,6 +161,9 @@ def draw_pipeline(number: int, random: Random) -> Pipeline:
         sla.update({"maxEvaluation": "12m"} if number % 2 else {"evaluationDeadline": ":20"})
     if random.random() < 0.5:
         text["postRun"] = {"rules": [{"key": "out", "check": "gte", "field": "sensor_count", "value": 1}]}
+    if probe is not None:
+        rules: list[Json] = [{"key": "count", "check": "gte", "field": "rows", "value": 100}]
+        text |= {"probes": [probe], "validation": {"rules": [*rules, {"key": PROBE, "check": "passes"}]}}
     loaded = load_text(json.dumps(text))
     assert loaded.pipeline is not None, loaded.errors
     return loaded.pipeline

@@ -25,6 +25,8 @@ CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
 SUITE_GRAPH_EVERY: Final = 6  # has pipelines that run after others
 CAMPAIGN_GRAPHS: Final = 0.4
+SUITE_PROBES_EVERY: Final = 9  # has a pipeline that waits for a probe
+CAMPAIGN_PROBES: Final = 0.25
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
 SUITE_SKEW: Final = 2.8
 CAMPAIGN_SKEW: Final = 7.0
@@ -41,6 +43,8 @@ def suite_plan(seed: int) -> Plan:
         hours=_between(random, SUITE.hours),
         workers=random.randint(*WORKERS),
     )
+    if seed % SUITE_PROBES_EVERY == 0:
+        plan = replace(plan, probes=1)
     if seed % SUITE_GRAPH_EVERY:
         return plan
     # Fewer of the others, so that it costs as much as a history without any.
@@ -67,6 +71,7 @@ def campaign_plan(seed: int) -> Plan:
         beat=beat,
         is_varied=random.random() < 0.5,
         downstreams=random.randint(1, 6) if random.random() < CAMPAIGN_GRAPHS else 0,
+        probes=random.randint(1, pipelines) if random.random() < CAMPAIGN_PROBES else 0,
     )
 
 
@@ -78,6 +83,7 @@ def plan_of(
     workers: int | None,
     beat: Beat,
     downstreams: int = 0,
+    probes: int = 0,
     is_varied: bool = False,
 ) -> Plan:
     """The plan of a size; without a number of workers, as many as the seed says."""
@@ -85,7 +91,7 @@ def plan_of(
         plan = Plan(seed=seed, pipelines=pipelines, hours=hours, workers=workers or 2 + seed % 2)
     else:
         plan = full(seed, pipelines=pipelines, hours=hours, workers=workers or 3)
-    plan = replace(plan, downstreams=downstreams)
+    plan = replace(plan, downstreams=downstreams, probes=probes)
     return _varied(plan) if is_varied else plan
 
 

@@ -7,13 +7,15 @@ import pytest
 from tests.simulation.bugs import (
     BUGS,
     GRAPH_BUGS,
+    PROBE_BUGS,
     Bug,
     adopt_by_one_index_read,
+    ask_whenever_a_run_begins_to_wait,
     forget_what_changed_while_the_job_ran,
     judge_by_the_time_only,
     rerun_for_each_upstream,
 )
-from tests.simulation.plan import Plan, small, small_graph
+from tests.simulation.plan import Plan, small, small_graph, small_probes
 from tests.simulation.violations import Violated
 from tests.simulation.world import simulate
 
@@ -23,6 +25,7 @@ FIRST_SEED: Mapping[Bug, int] = {
     adopt_by_one_index_read: 4,
     judge_by_the_time_only: 14,
     rerun_for_each_upstream: 10,
+    ask_whenever_a_run_begins_to_wait: 13,
     forget_what_changed_while_the_job_ran: 28,
 }
 
@@ -43,6 +46,15 @@ def test_a_seeded_bug_of_dependencies_is_caught_within_a_few_seeds(bug: Bug, mon
     caught = _first_violation(FIRST_SEED.get(bug, 1), small_graph)
 
     assert caught.invariant in GRAPH_BUGS[bug], caught
+
+
+@pytest.mark.parametrize("bug", PROBE_BUGS, ids=lambda bug: bug.__name__)
+def test_a_seeded_bug_of_probes_is_caught_within_a_few_seeds(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+
+    caught = _first_violation(FIRST_SEED.get(bug, 1), small_probes)
+
+    assert caught.invariant in PROBE_BUGS[bug], caught
 
 
 def _first_violation(first: int, draw: Callable[[int], Plan] = small) -> Violated:

@@ -67,6 +67,7 @@ def test_the_command_for_a_replay_names_all_of_a_plan(draw: Callable[[int], Plan
             workers=int(said["WORKERS"]),
             beat=Beat(said["BEAT"]),
             downstreams=int(said.get("DOWNSTREAMS", "0")),
+            probes=int(said.get("PROBES", "0")),
             is_varied="VARIED" in said,
         )
 

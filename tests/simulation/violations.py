@@ -26,6 +26,8 @@ class Invariant(IntEnum):
     NO_EARLY_START = 16
     NO_STALE_RESULT = 17
     ONE_RERUN = 18
+    NO_START_ON_STALE_PROBE = 19
+    ONE_REQUEST_PER_INTERVAL = 20
 
 
 class Violated(AssertionError):

@@ -15,6 +15,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from tests.simulation.dependents import DependencyInspector
+from tests.simulation.evaluators import Evaluators
 from tests.simulation.graph import HOURLY, Graph, draw_graph
 from tests.simulation.inputs import InputLedger
 from tests.simulation.invariants import Inspector
@@ -23,7 +24,7 @@ from tests.simulation.ledger import Bus, FeedLedger
 from tests.simulation.memory_tables import MemoryTables
 from tests.simulation.node import Surroundings
 from tests.simulation.operators import Backfill, Operators
-from tests.simulation.plan import Plan, draw_pipeline
+from tests.simulation.plan import Plan, draw_pipeline, draw_probe
 from tests.simulation.producers import HOUR_S, Producers
 from tests.simulation.store import MakeStore, SimulatedStore
 from tests.simulation.target import Record, SimulatedTarget, world_time
@@ -109,7 +110,10 @@ class World:
         self._clock, self.verdicts = VirtualClock(), Verdicts.open()
         self._store = SimulatedStore(self._clock, make_store)
         self._record, self._names = Record(), Counter[str]()
-        roots = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
+        roots = [
+            draw_pipeline(number, self._random, draw_probe(plan.seed, number) if number < plan.probes else None)
+            for number in range(plan.pipelines)
+        ]
         self._pipelines = [*roots, *draw_graph(plan, roots)]
         pipelines: dict[str, Pipeline] = {each.id: each for each in self._pipelines}
         self._inspector = Inspector(pipelines, self._record, self.verdicts, plan.grace)
@@ -118,12 +122,15 @@ class World:
         self._below = DependencyInspector(self._graph, self.verdicts, timedelta(seconds=plan.timing.fence_s + 60.0))
         self._feeds, self._bus = FeedLedger(self.verdicts), Bus(self.verdicts)
         self._digest, self._commits = hashlib.sha256(), 0
+        # A luck of its own: what else happens is the same with probes and without.
+        self._evaluators = Evaluators(plan, pipelines, self.verdicts, Random(f"evaluators {plan.seed}"))
         targets = self._targets()
         self._around = Surroundings(
             plan=plan,
             store=self._store,
             runners=targets,
             record=self._record,
+            evaluators=self._evaluators,
             pipelines=pipelines,
             deliver=self._bus.deliver,
             feeds=self._feeds,
@@ -143,6 +150,7 @@ class World:
             self._inspector.committed,
             self._inputs.committed,
             *([self._below.committed] if self._plan.downstreams else []),
+            *([self._evaluators.committed] if self._plan.probes else []),
             LeaseInspector(self.verdicts).committed,
             self._wake_readers,
         ]

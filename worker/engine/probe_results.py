@@ -9,7 +9,7 @@ from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey, SessionId
-from worker.core.probes.trait import Observation, ProbeAnswer, ProbeUnknown, Trait, observe
+from worker.core.probes.trait import Observation, ProbeAnswer, ProbeUnknown, Trait, observe, too_early_by
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.commits import Commits
@@ -22,7 +22,13 @@ from worker.store.table import StaleWrite, Tables
 from worker.targets.priority_gate import Urgency
 
 TRIES_MAX: Final = 6
+SENT_KEPT: Final = 1024
 FAILURES_TOLD: Final = 3  # in a row without a valid result: then people hear of it
+
+
+class _Sent(NamedTuple):
+    at_s: float
+    counts_until_s: float
 
 
 class TraitKey(NamedTuple):
@@ -53,7 +59,8 @@ class ProbeResults:
         self._traits, self._prober, self._commits = ProbeTraits(tables), prober, commits
         self._standing, self._clock, self._log = standing, clock, log
         self._failures: dict[TraitKey, int] = {}
-        self._sent_at_s: dict[TraitKey, float] = {}
+        self._sent: dict[TraitKey, _Sent] = {}
+        self._sent_max = SENT_KEPT  # then those whose interval is over are dropped
 
     async def claim(self, name: TraitKey) -> Trait | None:
         """Return the trait if this worker is to send its probe; None if another live worker does.
@@ -72,13 +79,14 @@ class ProbeResults:
             return None  # another worker was first
 
     async def release(self, name: TraitKey) -> None:
-        """Let other workers send the probe, if this one does. Raises `RetryLater`."""
+        """Let other workers send the probe, if this one does, when its interval is over. Raises `RetryLater`."""
         self.forget(name)
         trait = await self._traits.get(*name)
         if trait is None or trait.prober != self._standing.session:
             return
         try:
-            await self._traits.put(name.pipeline, replace(trait, prober=""), self._clock.now())
+            now = self._clock.now()
+            await self._traits.put(name.pipeline, replace(trait, prober="", asked_at=self._asked_at(name, now)), now)
         except StaleWrite:
             await self.release(name)  # a result came between; only this session claims and releases its own
 
@@ -93,7 +101,7 @@ class ProbeResults:
         Raises `RetryLater`.
         """
         sent_at = self._clock.now()
-        self._sent_at_s[trait_key(call)] = self._clock.monotonic()
+        self._note_sent(call)
         answer = await self._prober.send(call, urgency)
         if not self._standing.may_act():
             return answer, None
@@ -110,7 +118,7 @@ class ProbeResults:
             if not observed.must_store:
                 return observed
             try:
-                await self._traits.put(name.pipeline, observed.trait, now)
+                await self._traits.put(name.pipeline, replace(observed.trait, asked_at=None), now)
             except StaleWrite:
                 seen = await self.load(name)
                 if seen.checked_at is not None and seen.checked_at > sent_at:
@@ -119,17 +127,28 @@ class ProbeResults:
                 return observed
         raise RetryLater(f"the result of probe {name.key} of {name.pipeline} was not stored in {TRIES_MAX} tries")
 
-    def too_early_by(self, name: TraitKey, every: timedelta) -> timedelta:
-        """Return how long to wait until an interval has passed since this worker's last request."""
-        sent_at_s = self._sent_at_s.get(name)
-        if sent_at_s is None:
-            return timedelta()
-        passed = timedelta(seconds=self._clock.monotonic() - sent_at_s)
+    def too_early_by(self, name: TraitKey, trait: Trait, every: timedelta) -> timedelta:
+        """Return how long to wait until an interval has passed since the last request, if that is known."""
+        sent = self._sent.get(name)
+        if sent is None:
+            return too_early_by(trait, every, self._clock.now())
+        passed = timedelta(seconds=self._clock.monotonic() - sent.at_s)
         return max(every - passed, timedelta())
 
     def forget(self, name: TraitKey) -> None:
+        """Forget the failures of a probe that nobody waits for, not when it was sent last."""
         self._failures.pop(name, None)
-        self._sent_at_s.pop(name, None)
+
+    def _note_sent(self, call: ProbeCall) -> None:
+        now_s = self._clock.monotonic()
+        self._sent[trait_key(call)] = _Sent(now_s, now_s + call.probe.every.total_seconds())
+        if len(self._sent) >= self._sent_max:
+            self._sent = {name: sent for name, sent in self._sent.items() if sent.counts_until_s > now_s}
+            self._sent_max = max(SENT_KEPT, 2 * len(self._sent))
+
+    def _asked_at(self, name: TraitKey, now: datetime) -> datetime | None:
+        sent = self._sent.get(name)
+        return None if sent is None else now - timedelta(seconds=self._clock.monotonic() - sent.at_s)
 
     async def _tell(
         self, name: TraitKey, call: ProbeCall, answer: ProbeAnswer, observed: Observation, run: RunKey

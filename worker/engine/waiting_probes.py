@@ -140,7 +140,7 @@ class WaitingProbes:
         if trait is None or not need.waiters:
             return every
         # Also if a standing probe, or the last confirmation before a start, has asked the same.
-        if early := self._results.too_early_by(name, every):
+        if early := self._results.too_early_by(name, trait, every):
             return early
         _, observed = await self._results.ask(need.call, trait, min(key for _, key in need.waiters))
         if observed is not None and observed.is_changed:

@@ -61,6 +61,7 @@ class Trait:
     changed_at: datetime | None = None
     stale_at: datetime | None = None
     failure: ProbeFailure | None = None
+    asked_at: datetime | None = None  # the last request of a session that let go of the probe, for the next one
     prober: str = ""
     version: int = 0
 
@@ -76,6 +77,13 @@ class Trait:
     def is_from_future(self, now: datetime) -> bool:
         """Return whether the clock was set back since: nobody can tell how old the result is."""
         return self.checked_at is not None and was_set_back(self.checked_at, now)
+
+
+def too_early_by(trait: Trait, every: timedelta, now: datetime) -> timedelta:
+    """Return how long to wait until an interval has passed since the last session's last request."""
+    if trait.asked_at is None or trait.asked_at > now:
+        return timedelta()
+    return max(every - (now - trait.asked_at), timedelta())
 
 
 def absence(probe: Probe, trait: Trait | None, now: datetime) -> str:

@@ -138,7 +138,7 @@ class StandingProbes:
         again_after = every
         try:
             trait = await self._results.claim(name)
-            early = self._results.too_early_by(name, every)
+            early = timedelta() if trait is None else self._results.too_early_by(name, trait, every)
             if early:
                 again_after = early
             elif trait is not None:

@@ -63,6 +63,7 @@ def trait_of(row: Row) -> Trait | None:
         changed_at=optional_instant(row, "changedAt"),
         stale_at=optional_instant(row, "staleAt"),
         failure=failure,
+        asked_at=optional_instant(row, "askedAt"),
         prober=loose_text(row, "prober"),
         version=whole(row, "version"),
     )
@@ -119,6 +120,7 @@ def put_write(pipeline: PipelineId, written: Trait, now: datetime) -> Put:
         "failureKind": failure.kind if failure else None,
         "failure": failure.reason if failure else None,
         "failingSince": optional_instant_text(failure.since if failure else None),
+        "askedAt": optional_instant_text(written.asked_at),
         "prober": written.prober or None,
         "version": written.version,
         TTL: expiry(max(now, written.stale_at or now), retention.TRAITS),
