@@ -333,9 +333,13 @@ def struck_points(name: str, peril: str) -> list[int]:
     """
     first = list(LIVES).index(name) + list(PERILS).index(peril)
     points, always = undisturbed(name).points, ORDERS_TO_TARGET | rare_points()
-    return [
-        at for number, at in enumerate(points_of(name, peril)) if points[at] in always or (first + number) % EVERY == 0
-    ]
+    met, struck = Counter[str](), list[int]()
+    for at in points_of(name, peril):
+        # Each kind has a count of its own: a life is regular, and one count for all could always miss the same kind.
+        if points[at] in always or (first + met[points[at]]) % EVERY == 0:
+            struck.append(at)
+        met[points[at]] += 1
+    return struck
 
 
 def overlapping(jobs: list[OutsideJob]) -> list[tuple[OutsideJob, OutsideJob]]:
