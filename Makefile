@@ -13,13 +13,16 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
+.PHONY: help demo demo-choreography test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 demo: $(VENV)/.runtime ## run the demo on this machine
 	@$(BIN)/interlock demo
+
+demo-choreography: $(VENV)/.runtime ## play three stages that hand over through files, with crashes, in about a minute
+	@$(BIN)/python examples/choreography/play.py
 
 test: ## run lint, types and every test: what must pass before a change lands
 	@$(MAKE) --no-print-directory lint

@@ -20,6 +20,7 @@ NOT_RUN = {
     "get-started/quick-start.md": 1,
     "get-started/tutorial.md": 1,
     "how-to/alerts-to-slack.md": 2,
+    "how-to/bucket-to-graph.md": 2,
     "how-to/changed-records.md": 1,
     "how-to/archive.md": 4,
     "how-to/console.md": 2,

@@ -1,4 +1,4 @@
-"""Summaries: how many records a job saw, processed, skipped and failed on, as the job itself reports it.
+"""Summaries: how many records a job saw, processed, skipped and failed on, as it reports.
 
 A command job prints it as its last line, in JSON. Other jobs return it, or report it with their end: as the result
 itself, or as its member `summary`.
