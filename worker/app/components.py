@@ -1,7 +1,7 @@
 """Components of one session that decide about runs: each is built once and passed to its users."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,7 +39,7 @@ from worker.runtime.logs import Log, to_nobody
 from worker.runtime.timers import Timers
 from worker.store.repos.installation import InstallTime
 from worker.store.table import Tables
-from worker.targets.calls import Limits, Targets
+from worker.targets.calls import Limits, Targets, alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,12 @@ def build_engine(
     callback_url: CallbackUrl = no_callback,
     on_commit: OnCommit = ignore_commit,
     probe_runners: Mapping[ProbeType, ProbeRunner] | None = None,
+    workers: Callable[[], int] = alone,
 ) -> EngineComponents:
-    """Build the components of one session. `began_at` is when this installation first started."""
+    """Build the components of one session. `began_at` is when this installation first started.
+
+    `workers` says how many workers call the same targets: they divide the rates of those that are shared.
+    """
     timers: Timers[TimerKey] = Timers(clock)
     configs = configs or PipelineVersions(tables)
     commits, pauses = Commits(tables, standing.session, new_id), PauseEnds(clock, log)
@@ -93,7 +97,7 @@ def build_engine(
         blocked=blocked,
         missing=MissingRules(tables, upstreams, clock),
     )
-    targets = Targets(clock, limits, log)
+    targets = Targets(clock, limits, log, workers=workers)
     results = ProbeResults(tables, Prober(probe_runners or {}, targets), commits, standing, clock=clock, log=log)
     engine = Engine(
         tables,

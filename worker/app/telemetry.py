@@ -23,7 +23,7 @@ from worker.app.worklog import log_notice
 from worker.config.settings import HEALTH, OTLP_HEADERS, OTLP_RESOURCE, TelemetrySettings
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.events import Event, EventType
-from worker.core.run.state import Run
+from worker.core.run.state import Run, State
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.runtime.clock import Clock
@@ -135,6 +135,9 @@ class Telemetry:
 
     def committed(self, before: Run | None, run: Run) -> None:
         """Measure a change of a run."""
+        if before is not None and (before.state, run.state) == (State.TRIGGERING, State.POLLING):
+            waited = (run.since - before.since).total_seconds()
+            self.meters.observe(Metric.START_DELAY, max(0.0, waited), run.job_type or "")
         for attempt in finished_attempts(before, run):
             if attempt.started_at is not None:
                 took = (attempt.ended_at - attempt.started_at).total_seconds()

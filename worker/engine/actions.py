@@ -188,7 +188,7 @@ class JobActions:
             if traits.is_found_by_sending:
                 return await self._find_by_sending(run, pipeline, act)
             find = partial(runner.find, act.token, config)
-            handle = await self._targets.call(target_of(job), Urgency.START, find)
+            handle = await self._targets.call(target_of(job), Urgency.FIND, find)
         except (RetryLater, Rejected) as problem:
             await self._outages.doubt(run, str(problem))
             return None

@@ -69,12 +69,20 @@ class TokenBucket:
 
     clock: Clock
     per_second: float
-    burst: int
+    burst: float
     _tokens: float = field(init=False)
     _counted_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._tokens, self._counted_at = float(self.burst), self.clock.monotonic()
+
+    def limit(self, per_second: float, burst: float) -> None:
+        """Change the limits from now on; calls that wait already keep their times."""
+        if (per_second, burst) != (self.per_second, self.burst):
+            now = self.clock.monotonic()
+            gained = (now - self._counted_at) * self.per_second
+            self._tokens, self._counted_at = min(self._tokens + gained, burst), now
+            self.per_second, self.burst = per_second, burst
 
     async def take(self) -> None:
         now = self.clock.monotonic()

@@ -17,7 +17,7 @@ from worker.runtime.logs import Log, to_nobody
 from worker.runtime.rate_limit import TokenBucket
 from worker.targets.circuit_breaker import Breaker
 from worker.targets.priority_gate import PriorityGate, Urgency
-from worker.targets.rates import DEFAULT_RATES, PROBE_RATES, Rate
+from worker.targets.rates import DEFAULT_RATES, PROBE_RATES, ActionRate, Rate
 
 T = TypeVar("T")
 
@@ -53,9 +53,22 @@ def _host(url: str) -> str:
         return ""  # an invalid URL: the runner rejects it and gives the reason
 
 
+def alone() -> int:
+    return 1
+
+
 class Targets:
-    def __init__(self, clock: Clock, limits: Limits | None = None, log: Log = to_nobody) -> None:
-        self._clock, self._limits, self._log = clock, limits or Limits(), log
+    """Limits the calls of one worker. `workers` says how many workers divide the shared rates."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits | None = None,
+        log: Log = to_nobody,
+        *,
+        workers: Callable[[], int] = alone,
+    ) -> None:
+        self._clock, self._limits, self._log, self._workers = clock, limits or Limits(), log, workers
         self._in_all = asyncio.Semaphore(self._limits.in_all)
         self._gates: dict[str, _Gate] = {}
 
@@ -68,7 +81,7 @@ class Targets:
         """
         gate = self._gate(target)
         # Take the shared slot last: a caller that waits for a slow target holds nothing that other targets need.
-        async with gate.entered(urgency), self._in_all:
+        async with gate.entered(urgency, self._workers()), self._in_all:
             yield gate.breaker
 
     async def call(
@@ -79,7 +92,9 @@ class Targets:
         Raises what `work` raises, and `TargetDown` if the call takes longer than `CALL_TIMEOUT`.
         """
         if is_list:
-            await self._gate(target).lists.take()  # before the priority gate: a start must not wait behind it
+            await self._gate(target).lists.take(
+                self._workers()
+            )  # before the priority gate: a start must not wait behind it
         async with self.turn(target, urgency) as breaker:
             try:
                 async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
@@ -104,36 +119,71 @@ class Targets:
             rate = PROBE_RATES.get(kind) or self._limits.rates[JobType(kind)]
             gate = self._gates[target] = _Gate(
                 slots=asyncio.Semaphore(self._limits.calls_at_once),
-                bucket=TokenBucket(self._clock, rate.per_second, rate.burst),
-                lists=TokenBucket(self._clock, rate.lists_per_second or rate.per_second, rate.burst),
+                lanes=self._lanes(rate),
+                lists=self._bucket(ActionRate(rate.lists_per_second or rate.per_second, rate.burst), rate),
                 breaker=Breaker(target, self._clock, self._log),
             )
         return gate
 
+    def _lanes(self, rate: Rate) -> "dict[Urgency, _Lane]":
+        """Return what each call waits in: starts and stops by themselves if they have a rate of their own."""
+        common = _Lane(self._bucket(ActionRate(rate.per_second, rate.burst), rate))
+        own = {Urgency.START: rate.starts, Urgency.STOP: rate.stops}
+        return {
+            urgency: _Lane(self._bucket(action, rate)) if (action := own.get(urgency)) else common
+            for urgency in Urgency
+        }
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gate:
-    """Holds the limits of one target.
+    def _bucket(self, action: ActionRate, rate: Rate) -> "_SharedBucket":
+        bucket = TokenBucket(self._clock, action.per_second, action.burst)
+        return _SharedBucket(bucket, action if rate.is_shared else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedBucket:
+    """Holds this worker's part of a rate; the whole of it if it is not shared."""
+
+    bucket: TokenBucket
+    shared: ActionRate | None
+
+    async def take(self, workers: int) -> None:
+        if self.shared is not None:
+            # At least one call at once, however many workers there are.
+            self.bucket.limit(self.shared.per_second / workers, max(1.0, self.shared.burst / workers))
+        await self.bucket.take()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """Holds where callers wait for a token.
 
     Only one caller at a time waits for a slot and its token, so that a more urgent caller can still go first.
     """
 
-    slots: asyncio.Semaphore
-    bucket: TokenBucket
-    lists: TokenBucket
-    breaker: Breaker
+    bucket: _SharedBucket
     turnstile: PriorityGate = field(default_factory=PriorityGate)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gate:
+    """Holds the limits of one target."""
+
+    slots: asyncio.Semaphore
+    lanes: Mapping[Urgency, _Lane]
+    lists: _SharedBucket
+    breaker: Breaker
+
     @asynccontextmanager
-    async def entered(self, urgency: Urgency) -> AsyncGenerator[None]:
+    async def entered(self, urgency: Urgency, workers: int) -> AsyncGenerator[None]:
         self.breaker.check()  # fail fast: a caller that would be rejected does not queue first
-        await self.turnstile.enter(urgency)
+        lane = self.lanes[urgency]
+        await lane.turnstile.enter(urgency)
         with ExitStack() as held:
             try:
                 await self.slots.acquire()
                 held.callback(self.slots.release)
                 held.enter_context(self.breaker.admitted())
-                await self.bucket.take()
+                await lane.bucket.take(workers)
             finally:
-                self.turnstile.leave()
+                lane.turnstile.leave()
             yield

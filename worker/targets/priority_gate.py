@@ -12,9 +12,10 @@ URGENT_IN_A_ROW_MAX: Final = 8  # then a less urgent caller goes first; otherwis
 
 
 class Urgency(IntEnum):
-    START = 0  # and finding a job that may have been started
-    STOP = 1
-    POLL = 2
+    START = 0
+    FIND = 1  # a job that may have been started
+    STOP = 2
+    POLL = 3
 
 
 class PriorityGate:

@@ -93,6 +93,7 @@ class Metric(Enum):
     RUNS_STARTED = "RunsStarted"
     RUNS_FAILED = "RunsFailed"
     RUNS_ENDED = "RunsEnded"
+    START_DELAY = "StartDelaySeconds"
     JOB_DURATION = "JobDurationSeconds"
     SLA_VERDICTS = "SlaVerdicts"
     COMMIT_CONFLICTS = "CommitConflicts"
@@ -125,6 +126,7 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.RUNS_STARTED: _counter("jobs started"),
     Metric.RUNS_FAILED: _counter("runs that failed"),
     Metric.RUNS_ENDED: _counter("runs that ended", "outcome"),
+    Metric.START_DELAY: _histogram("how long jobs waited for their start after their rules held", "job type"),
     Metric.JOB_DURATION: _histogram("how long jobs took, from their start to the end that Interlock saw", "outcome"),
     Metric.SLA_VERDICTS: _counter("deadlines that were judged or waived", "verdict"),
     Metric.COMMIT_CONFLICTS: _counter("commits refused because a row had changed; they are decided again"),

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +15,7 @@ from consumers.queues.consumer import STUCK_AFTER_S, QueueConsumer, QueuePace
 from consumers.queues.queue import Message
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.progress import Backlog
+from tests.support.builders.values import a_run
 from tests.support.clock.manual import NOON, ManualClock
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.http_target import a_web_server, answer
@@ -24,6 +26,7 @@ from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry
 from worker.config.settings import TelemetrySettings
 from worker.core.model.events import Event, EventType
+from worker.core.run.state import State
 from worker.membership.sessions import Member
 from worker.runtime.clock import SystemClock
 from worker.store.table import TableName
@@ -151,3 +154,16 @@ async def test_how_far_readers_are_behind_is_measured_for_facts_and_for_events_a
         assert (seen[Metric.RECORDS_READ, "feed.control"], seen[Metric.RECORDS_READ, "feed.events"]) == (5, 10)
         assert seen[Metric.DEAD_LETTERS, "feed.events"] == 2
     assert not [metric for metric, _ in afterwards if metric in {Metric.CONSUMER_LAG, Metric.RELAY_LAG}]
+
+
+def test_how_long_a_job_waited_for_its_start_is_measured_once_by_its_type() -> None:
+    told = telemetry()
+    starting = a_run(State.TRIGGERING)
+    running = replace(a_run(State.POLLING), since=starting.since + timedelta(seconds=4), job_type="glue")
+
+    told.committed(None, starting)
+    told.committed(starting, running)
+    told.committed(running, replace(running, version=3))
+
+    [sample] = [each for each in told.meters.distributions() if each.metric is Metric.START_DELAY]
+    assert (sample.label, sum(sample.counts), sample.total) == ("glue", 1, 4.0)

@@ -43,7 +43,7 @@ from worker.config.store_setting import DEFAULT_STORE, STORE
 from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.model.pipeline import JobType
-from worker.targets.rates import DEFAULT_RATES, Rate, with_own
+from worker.targets.rates import DEFAULT_RATES, ActionRate, Rate, with_own
 
 
 def test_without_settings_the_store_is_a_file_in_the_current_directory() -> None:
@@ -119,7 +119,9 @@ def test_a_repeat_that_is_no_duration_or_too_short_is_refused(text: str) -> None
 def test_a_rate_that_was_set_takes_the_place_of_the_default_and_leaves_the_others() -> None:
     rates = with_own(read_settings({TARGET_RATES: "glue=2, step-function=0.5"}).target_rates)
 
-    assert rates == {**DEFAULT_RATES, JobType.GLUE: Rate(2, 4), JobType.STEP_FUNCTION: Rate(0.5, 1, 0.1)}
+    glue = Rate(2, 4, starts=ActionRate(2, 4), stops=ActionRate(2, 4))
+    functions = Rate(0.5, 1, 0.1, starts=ActionRate(7.5, 15), stops=ActionRate(1.25, 2))
+    assert rates == {**DEFAULT_RATES, JobType.GLUE: glue, JobType.STEP_FUNCTION: functions}
     assert with_own(read_settings({}).target_rates) == DEFAULT_RATES
 
 

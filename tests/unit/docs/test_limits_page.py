@@ -1,6 +1,7 @@
 """The page about limits says what the code does, and its arithmetic is right."""
 
 import re
+from dataclasses import astuple
 from math import ceil
 from pathlib import Path
 
@@ -52,6 +53,17 @@ def test_the_rates_of_the_page_are_the_defaults() -> None:
         assert first_number(told) == LISTED.get(kind, 1)
 
 
+def test_the_actions_with_a_rate_of_their_own_are_those_of_the_page() -> None:
+    listed = rows("Actions with a rate of their own")
+
+    assert set(listed) == {kind for kind, rate in DEFAULT_RATES.items() if rate.starts or rate.stops}
+    for kind, cells in listed.items():
+        starts, stops = DEFAULT_RATES[kind].starts, DEFAULT_RATES[kind].stops
+        assert starts
+        assert stops
+        assert [first_number(cell) for cell in cells] == [*astuple(starts), *astuple(stops)]
+
+
 def test_what_ten_thousand_jobs_need_follows_from_the_rates() -> None:
     needs = rows("What 10,000 running jobs need")
     assert set(needs) == set(JobType) - {JobType.LAMBDA}  # of which nothing is polled
@@ -73,5 +85,9 @@ def test_no_default_is_above_what_a_provider_publishes_for_its_smallest_regions(
     assert functions.lists_per_second is not None
     assert functions.lists_per_second <= 2  # ListExecutions
     assert functions.burst <= 100
+    assert functions.starts
+    assert astuple(functions.starts) <= (150, 800)  # StartExecution
+    assert functions.stops
+    assert astuple(functions.stops) <= (25, 500)  # StopExecution
     assert emr.per_second <= 0.5  # ListSteps, DescribeStep
     assert emr.burst <= 10
