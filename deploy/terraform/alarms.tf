@@ -12,15 +12,52 @@ locals {
     sessions-lost = { metric = "SessionsLost", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 3, minutes = 15, missing = "notBreaching", duty = "", text = "Workers lose their sessions repeatedly" }
     dead-letters  = { metric = "DeadLetters", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "A record could not be processed and was kept as a dead letter" }
     runs-failed   = { metric = "RunsFailed", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "engine", text = "A run failed" }
+    data-loss     = { metric = "DataLossSuspected", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "A stream deleted changes before they were read" }
     alert-failure = { metric = "AlertFailures", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 5, minutes = 15, missing = "notBreaching", duty = "alerts", text = "Alerts cannot be delivered" }
   }
 
+  # Alarms of AWS's own metrics. The thresholds of all alarms, and whether there is one, can be set with `alarms`.
+  other_alarms = {
+    errors             = { threshold = 1, minutes = 5 }
+    dlq                = { threshold = 1, minutes = 5 }
+    waiting            = { threshold = 900, minutes = 5 }
+    throttled          = { threshold = 10, minutes = 5 }
+    system-errors      = { threshold = 5, minutes = 5 }
+    failed-invocations = { threshold = 1, minutes = 5 }
+    tasks-missing      = { threshold = 1, minutes = 10 }
+  }
+
+  # Each failed run is an alert already, so this one is for those who ask for it.
+  unasked_alarms = ["runs-failed"]
+
+  alarm_settings = {
+    for key, alarm in merge(
+      { for key, alarm in local.metric_alarms : key => { threshold = alarm.threshold, minutes = alarm.minutes } },
+      local.other_alarms,
+      ) : key => {
+      enabled   = try(coalesce(var.alarms[key].enabled), !contains(local.unasked_alarms, key))
+      threshold = try(coalesce(var.alarms[key].threshold), alarm.threshold)
+      seconds   = try(coalesce(var.alarms[key].minutes), alarm.minutes) * 60
+    }
+  }
+  alarms_on = { for key, alarm in local.alarm_settings : key => alarm if alarm.enabled }
+
   service_alarms = merge([
     for name, service in var.services : {
-      for key, alarm in local.metric_alarms : "${name}-${key}" => merge(alarm, { service = name })
-      if alarm.duty == "" || contains(service.duties, alarm.duty)
+      for key, alarm in local.metric_alarms : "${name}-${key}" => merge(alarm, local.alarm_settings[key], { service = name })
+      if contains(keys(local.alarms_on), key) && (alarm.duty == "" || contains(service.duties, alarm.duty))
     }
   ]...)
+
+  # What workers call most. DynamoDB counts its own errors by operation, and each metric of an alarm is paid for.
+  store_operations = ["GetItem", "Query", "PutItem", "TransactWriteItems"]
+
+  # Rules of this module, with the bus that their metrics are of; the default bus is none of their dimensions.
+  watched_rules = {
+    alerts  = { RuleName = aws_cloudwatch_event_rule.alerts.name, EventBusName = aws_cloudwatch_event_bus.this.name }
+    foreign = { RuleName = aws_cloudwatch_event_rule.foreign.name, EventBusName = aws_cloudwatch_event_bus.this.name }
+    alarms  = { RuleName = aws_cloudwatch_event_rule.alarms.name }
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "service" {
@@ -34,7 +71,7 @@ resource "aws_cloudwatch_metric_alarm" "service" {
   statistic           = each.value.statistic
   comparison_operator = each.value.comparison
   threshold           = each.value.threshold
-  period              = each.value.minutes * 60
+  period              = each.value.seconds
   evaluation_periods  = 1
   treat_missing_data  = each.value.missing
   alarm_actions       = local.alarm_actions
@@ -57,14 +94,16 @@ resource "aws_cloudwatch_log_metric_filter" "errors" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "errors" {
+  count = local.alarm_settings.errors.enabled ? 1 : 0
+
   alarm_name          = "${var.name}-errors"
   alarm_description   = "A worker logged an error. See deploy/runbook.md for each kind."
   namespace           = "Interlock"
   metric_name         = aws_cloudwatch_log_metric_filter.errors.metric_transformation[0].name
   statistic           = "Sum"
   comparison_operator = "GreaterThanOrEqualToThreshold"
-  threshold           = 1
-  period              = 300
+  threshold           = local.alarm_settings["errors"].threshold
+  period              = local.alarm_settings["errors"].seconds
   evaluation_periods  = 1
   treat_missing_data  = "notBreaching"
   alarm_actions       = local.alarm_actions
@@ -73,7 +112,7 @@ resource "aws_cloudwatch_metric_alarm" "errors" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "dead" {
-  for_each = local.queues
+  for_each = local.alarm_settings["dlq"].enabled ? local.queues : {}
 
   alarm_name          = "${var.name}-${each.key}-dlq"
   alarm_description   = "Messages of the ${each.key} queue could not be processed. List them with `interlock dlq list`."
@@ -82,8 +121,8 @@ resource "aws_cloudwatch_metric_alarm" "dead" {
   dimensions          = { QueueName = aws_sqs_queue.dead[each.key].name }
   statistic           = "Maximum"
   comparison_operator = "GreaterThanOrEqualToThreshold"
-  threshold           = 1
-  period              = 300
+  threshold           = local.alarm_settings["dlq"].threshold
+  period              = local.alarm_settings["dlq"].seconds
   evaluation_periods  = 1
   treat_missing_data  = "notBreaching"
   alarm_actions       = local.alarm_actions
@@ -92,7 +131,7 @@ resource "aws_cloudwatch_metric_alarm" "dead" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "waiting" {
-  for_each = local.queues
+  for_each = local.alarm_settings["waiting"].enabled ? local.queues : {}
 
   alarm_name          = "${var.name}-${each.key}-waiting"
   alarm_description   = "Messages of the ${each.key} queue have waited for more than fifteen minutes."
@@ -101,11 +140,145 @@ resource "aws_cloudwatch_metric_alarm" "waiting" {
   dimensions          = { QueueName = aws_sqs_queue.this[each.key].name }
   statistic           = "Maximum"
   comparison_operator = "GreaterThanOrEqualToThreshold"
-  threshold           = 900
-  period              = 300
+  threshold           = local.alarm_settings["waiting"].threshold
+  period              = local.alarm_settings["waiting"].seconds
   evaluation_periods  = 1
   treat_missing_data  = "notBreaching"
   alarm_actions       = local.alarm_actions
   ok_actions          = local.alarm_actions
   tags                = var.tags
+}
+
+# --- the services below -----------------------------------------------------------------------------------------------
+
+resource "aws_cloudwatch_metric_alarm" "throttled" {
+  for_each = local.alarm_settings["throttled"].enabled ? local.table_names : {}
+
+  alarm_name          = "${var.name}-${each.key}-throttled"
+  alarm_description   = "DynamoDB throttles requests to the table ${each.key}. See deploy/runbook.md."
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings["throttled"].threshold
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
+
+  metric_query {
+    id          = "throttled"
+    expression  = "SUM(METRICS())"
+    label       = "throttled reads and writes"
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" }
+
+    content {
+      id = metric_query.key
+
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = metric_query.value
+        dimensions  = { TableName = each.value }
+        stat        = "Sum"
+        period      = local.alarm_settings["throttled"].seconds
+      }
+    }
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "system_errors" {
+  for_each = local.alarm_settings["system-errors"].enabled ? local.table_names : {}
+
+  alarm_name          = "${var.name}-${each.key}-system-errors"
+  alarm_description   = "DynamoDB fails requests to the table ${each.key} with errors of its own. See deploy/runbook.md."
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings["system-errors"].threshold
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
+
+  metric_query {
+    id          = "failed"
+    expression  = "SUM(METRICS())"
+    label       = "system errors"
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = toset(local.store_operations)
+
+    content {
+      id = lower(metric_query.value)
+
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = "SystemErrors"
+        dimensions  = { TableName = each.value, Operation = metric_query.value }
+        stat        = "Sum"
+        period      = local.alarm_settings["system-errors"].seconds
+      }
+    }
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "failed_invocations" {
+  for_each = local.alarm_settings["failed-invocations"].enabled ? local.watched_rules : {}
+
+  alarm_name          = "${var.name}-${each.key}-failed-invocations"
+  alarm_description   = "EventBridge cannot put events of the rule ${each.key} into its queue. See deploy/runbook.md."
+  namespace           = "AWS/Events"
+  metric_name         = "FailedInvocations"
+  dimensions          = each.value
+  statistic           = "Sum"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings["failed-invocations"].threshold
+  period              = local.alarm_settings["failed-invocations"].seconds
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
+}
+
+# Container Insights counts both. The cluster made here has it; one of yours may not, and then this alarm stays silent.
+resource "aws_cloudwatch_metric_alarm" "tasks_missing" {
+  for_each = local.alarm_settings["tasks-missing"].enabled ? var.services : {}
+
+  alarm_name          = "${var.name}-${each.key}-tasks-missing"
+  alarm_description   = "Fewer tasks of the service ${each.key} run than are wanted. See deploy/runbook.md."
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings["tasks-missing"].threshold
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
+
+  metric_query {
+    id          = "missing"
+    expression  = "desired - running"
+    label       = "tasks missing"
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = { desired = "DesiredTaskCount", running = "RunningTaskCount" }
+
+    content {
+      id = metric_query.key
+
+      metric {
+        namespace   = "ECS/ContainerInsights"
+        metric_name = metric_query.value
+        dimensions  = { ClusterName = local.cluster_name, ServiceName = "${var.name}-${each.key}" }
+        # The most that ran in all of that time: a deployment that replaces tasks is no alarm.
+        stat   = "Maximum"
+        period = local.alarm_settings["tasks-missing"].seconds
+      }
+    }
+  }
 }

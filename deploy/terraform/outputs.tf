@@ -20,6 +20,7 @@ output "queues" {
       url      = aws_sqs_queue.this[queue].url
       arn      = aws_sqs_queue.this[queue].arn
       dead_url = aws_sqs_queue.dead[queue].url
+      dead_arn = aws_sqs_queue.dead[queue].arn
     }
   }
 }
@@ -32,6 +33,35 @@ output "cluster_arn" {
 output "services" {
   description = "The ECS services and the roles of their tasks."
   value       = { for name in keys(var.services) : name => { name = local.services[name].name, task_role_arn = aws_iam_role.task[name].arn } }
+}
+
+output "streams" {
+  description = "ARNs of the streams that workers read, by table."
+  value       = local.stream_arns
+}
+
+output "execution_role_arn" {
+  description = "The role with which ECS starts tasks: it pulls the image and reads the secrets of `secrets`."
+  value       = aws_iam_role.execution.arn
+}
+
+output "dashboard" {
+  description = "Name of the CloudWatch dashboard."
+  value       = aws_cloudwatch_dashboard.this.dashboard_name
+}
+
+output "alarms" {
+  description = "Names of all alarms."
+  value = sort(concat(
+    values(aws_cloudwatch_metric_alarm.service)[*].alarm_name,
+    aws_cloudwatch_metric_alarm.errors[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.dead)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.waiting)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.throttled)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.system_errors)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.failed_invocations)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.tasks_missing)[*].alarm_name,
+  ))
 }
 
 output "log_group" {

@@ -251,3 +251,21 @@ resource "aws_iam_role_policy" "execution" {
   role   = aws_iam_role.execution.id
   policy = data.aws_iam_policy_document.execution.json
 }
+
+# --- into a running task, for finding faults --------------------------------------------------------------------------
+
+data "aws_iam_policy_document" "execute_command" {
+  statement {
+    sid       = "ExecuteCommand"
+    actions   = ["ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"]
+    resources = ["*"] # these know no resource
+  }
+}
+
+resource "aws_iam_role_policy" "execute_command" {
+  for_each = var.execute_command ? var.services : {}
+
+  name   = "execute-command"
+  role   = aws_iam_role.task[each.key].id
+  policy = data.aws_iam_policy_document.execute_command.json
+}

@@ -19,6 +19,21 @@ resource "aws_ecs_cluster" "this" {
   }
 }
 
+resource "aws_ecs_cluster_capacity_providers" "this" {
+  count = var.cluster_arn == "" ? 1 : 0
+
+  cluster_name       = aws_ecs_cluster.this[0].name
+  capacity_providers = ["FARGATE", "FARGATE_SPOT"]
+}
+
+locals {
+  # The first task is never on Spot: if AWS takes all others back, one goes on.
+  spot_strategy = [
+    { provider = "FARGATE", base = 1, weight = 0 },
+    { provider = "FARGATE_SPOT", base = 0, weight = 1 },
+  ]
+}
+
 locals {
   cluster_arn  = var.cluster_arn == "" ? aws_ecs_cluster.this[0].arn : var.cluster_arn
   cluster_name = element(split("/", local.cluster_arn), 1)
@@ -96,7 +111,7 @@ resource "aws_ecs_task_definition" "this" {
     image                  = var.image
     essential              = true
     user                   = "10001:10001"
-    readonlyRootFilesystem = true
+    readonlyRootFilesystem = !var.execute_command
     privileged             = false
     stopTimeout            = 30 # the worker takes 25 s at most
     linuxParameters        = { initProcessEnabled = true, capabilities = { drop = ["ALL"] } }
@@ -141,13 +156,24 @@ resource "aws_ecs_service" "this" {
   cluster                            = local.cluster_arn
   task_definition                    = aws_ecs_task_definition.this[each.key].arn
   desired_count                      = each.value.desired_count
-  launch_type                        = "FARGATE"
+  launch_type                        = each.value.spot ? null : "FARGATE"
+  enable_execute_command             = var.execute_command
   platform_version                   = "LATEST"
   deployment_minimum_healthy_percent = 100
   deployment_maximum_percent         = 200
   enable_ecs_managed_tags            = true
   propagate_tags                     = "SERVICE"
   tags                               = var.tags
+
+  dynamic "capacity_provider_strategy" {
+    for_each = each.value.spot ? local.spot_strategy : []
+
+    content {
+      capacity_provider = capacity_provider_strategy.value.provider
+      base              = capacity_provider_strategy.value.base
+      weight            = capacity_provider_strategy.value.weight
+    }
+  }
 
   deployment_circuit_breaker {
     enable   = true
@@ -164,7 +190,7 @@ resource "aws_ecs_service" "this" {
     ignore_changes = [desired_count] # autoscaling's
   }
 
-  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution]
+  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution, aws_ecs_cluster_capacity_providers.this]
 }
 
 # Of these, nobody but this module does. (What is ignored cannot depend on a value, so these are a resource of their own.)
@@ -175,13 +201,24 @@ resource "aws_ecs_service" "fixed" {
   cluster                            = local.cluster_arn
   task_definition                    = aws_ecs_task_definition.this[each.key].arn
   desired_count                      = each.value.desired_count
-  launch_type                        = "FARGATE"
+  launch_type                        = each.value.spot ? null : "FARGATE"
+  enable_execute_command             = var.execute_command
   platform_version                   = "LATEST"
   deployment_minimum_healthy_percent = 100
   deployment_maximum_percent         = 200
   enable_ecs_managed_tags            = true
   propagate_tags                     = "SERVICE"
   tags                               = var.tags
+
+  dynamic "capacity_provider_strategy" {
+    for_each = each.value.spot ? local.spot_strategy : []
+
+    content {
+      capacity_provider = capacity_provider_strategy.value.provider
+      base              = capacity_provider_strategy.value.base
+      weight            = capacity_provider_strategy.value.weight
+    }
+  }
 
   deployment_circuit_breaker {
     enable   = true
@@ -194,7 +231,7 @@ resource "aws_ecs_service" "fixed" {
     assign_public_ip = var.assign_public_ip
   }
 
-  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution]
+  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution, aws_ecs_cluster_capacity_providers.this]
 }
 
 # --- more tasks when they fall behind ---------------------------------------------------------------------------------

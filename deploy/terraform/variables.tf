@@ -61,7 +61,9 @@ variable "services" {
     The ECS services, by name; by default one service with all roles (`duties`). Splitting the roles splits the task roles,
     too: a service that only sends alerts cannot start jobs. `scheduler` requires `engine`, because the worker that creates
     a run also starts its job. A service with max_count above desired_count scales between the two, and desired_count is
-    the minimum. Otherwise exactly desired_count tasks run. A change from one to the other replaces the service.
+    the minimum. Otherwise exactly desired_count tasks run. A change from one to the other replaces the service. With `spot`,
+    the first task is an ordinary one and all others are on Fargate Spot, which AWS may end with two minutes' notice; others
+    take over what they held. A change of `spot` replaces the service, too.
   TEXT
   type = map(object({
     duties        = optional(set(string), ["engine", "scheduler", "relay", "alerts", "events", "sensors"])
@@ -69,8 +71,23 @@ variable "services" {
     max_count     = optional(number, 6)
     cpu           = optional(number, 512)
     memory        = optional(number, 1024)
+    spot          = optional(bool, false)
   }))
   default = { worker = {} }
+
+  # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html
+  validation {
+    condition = alltrue([for service in values(var.services) : contains(lookup({
+      "256"   = [512, 1024, 2048]
+      "512"   = range(1024, 4097, 1024)
+      "1024"  = range(2048, 8193, 1024)
+      "2048"  = range(4096, 16385, 1024)
+      "4096"  = range(8192, 30721, 1024)
+      "8192"  = range(16384, 61441, 4096)
+      "16384" = range(32768, 122881, 8192)
+    }, tostring(service.cpu), []), service.memory)])
+    error_message = "Fargate has no task of that size: cpu is 256, 512, 1024, 2048, 4096, 8192 or 16384, and memory 2 to 8 times as much, in steps of 1024."
+  }
 
   validation {
     condition     = length(var.services) > 0 && alltrue([for name in keys(var.services) : can(regex("^[a-z][a-z0-9-]{0,20}$", name))])
@@ -139,6 +156,12 @@ variable "assign_public_ip" {
   default     = false
 }
 
+variable "execute_command" {
+  description = "Allow `aws ecs execute-command` into the tasks, for finding faults. Their file system can then be written: AWS's agent needs that."
+  type        = bool
+  default     = false
+}
+
 variable "environment" {
   description = "Further variables for the worker, such as INTERLOCK_HTTP_ALLOW, or the INTERLOCK_* that job files refer to. Not for secrets."
   type        = map(string)
@@ -196,6 +219,33 @@ variable "alarm_topic_arn" {
   description = "SNS topic for CloudWatch alarms. Empty: the alarms notify nobody."
   type        = string
   default     = ""
+}
+
+variable "alarms" {
+  description = <<-TEXT
+    Changes to alarms, by name, such as { runs-failed = { enabled = true, threshold = 20 }, loop-lag = { enabled = false } }.
+    `threshold` is in the unit of the metric, `minutes` the time it is measured over. All alarms are on, except runs-failed:
+    each failed run is an alert already.
+  TEXT
+  type = map(object({
+    enabled   = optional(bool)
+    threshold = optional(number)
+    minutes   = optional(number)
+  }))
+  default = {}
+
+  validation {
+    condition = alltrue([for name in keys(var.alarms) : contains([
+      "heartbeat", "consumer-lag", "relay-lag", "loop-lag", "sessions-lost", "dead-letters", "runs-failed", "data-loss", "alert-failure",
+      "errors", "dlq", "waiting", "throttled", "system-errors", "failed-invocations", "tasks-missing",
+    ], name)])
+    error_message = "alarms has a name that no alarm has; see deploy/runbook.md for all of them."
+  }
+
+  validation {
+    condition     = alltrue([for alarm in values(var.alarms) : alarm.minutes == null ? true : alarm.minutes >= 1 && alarm.minutes <= 1440 && floor(alarm.minutes) == alarm.minutes])
+    error_message = "minutes must be a whole number from 1 to 1440."
+  }
 }
 
 variable "heartbeat_url" {
@@ -296,8 +346,19 @@ variable "web" {
   }
 
   validation {
-    condition     = var.web == null ? true : var.web.desired_count >= 1 && contains([256, 512, 1024, 2048, 4096], var.web.cpu) && var.web.memory >= 2 * var.web.cpu
-    error_message = "web.desired_count must be at least 1, cpu one of 256, 512, 1024, 2048, 4096, and memory at least twice the cpu."
+    condition     = var.web == null ? true : var.web.desired_count >= 1
+    error_message = "web.desired_count must be at least 1."
+  }
+
+  validation {
+    condition = var.web == null ? true : contains(lookup({
+      "256"  = [512, 1024, 2048]
+      "512"  = range(1024, 4097, 1024)
+      "1024" = range(2048, 8193, 1024)
+      "2048" = range(4096, 16385, 1024)
+      "4096" = range(8192, 30721, 1024)
+    }, tostring(var.web.cpu), []), var.web.memory)
+    error_message = "Fargate has no task of the size of web: cpu is 256, 512, 1024, 2048 or 4096, and memory 2 to 8 times as much, in steps of 1024."
   }
 }
 

@@ -1,6 +1,6 @@
 """Check what is deployed, as far as it can be without an account: `make deploy-check`.
 
-The Terraform module is formatted, validated, planned, applied to an emulator, compared with what the program makes of
+The Terraform module is formatted, validated, tested, applied to an emulator, compared with what the program makes of
 the same files, and destroyed; checkov, hadolint and zizmor look it and the workflows over; the Dockerfile is built on
 a base that is made here, and the worker started from what comes out. A step whose tools are missing is skipped, and the
 exit code is then 3.
@@ -98,6 +98,12 @@ def validate(work: Path) -> str:
     return "both examples are valid"
 
 
+def plan_tests(work: Path) -> str:
+    place = _copy(work, "test") / "deploy/terraform"
+    terraform(place, "init", "-input=false", "-backend=false")
+    return _last_line(terraform(place, "test"), "Success!")
+
+
 def apply_and_destroy(work: Path) -> str:
     """Everything is made on the emulator, the store is what the program would have made of it, and all of it goes."""
     server = ministack()
@@ -162,7 +168,7 @@ def _statement(written: Mapping[str, Any]) -> task_roles.Statement:
     return task_roles.Statement(
         sid=written["Sid"],
         actions=frozenset(_listed(written["Action"])),
-        on=frozenset(_named(arn) for arn in _listed(written["Resource"])),
+        on=frozenset(_named_of_probe(written["Sid"], arn) or _named(arn) for arn in _listed(written["Resource"])),
         partitions=tuple(sorted(_listed(partitions))),
     )
 
@@ -191,6 +197,25 @@ def _named(arn: str) -> str:
         case _:
             secret = next((f"secret/{of}" for of in ("slack", "web") if of in name), "secret/jobs")
             return {"events": "bus", "ecs": "task", "secretsmanager": secret}.get(service, "")
+
+
+# What statements about probes are about: the service, and whether it is what is in a bucket.
+PROBED = {
+    ("ProbeObjects", "s3", True): "probe/objects",
+    ("ProbeBuckets", "s3", False): "probe/buckets",
+    ("ProbePartitions", "glue", False): "probe/catalogue",
+    ("ProbeItems", "dynamodb", False): "probe/tables",
+    ("ProbeQueries", "athena", False): "probe/workgroups",
+    ("ProbeQueriedTables", "glue", False): "probe/queried",
+    ("ProbeResultBuckets", "s3", False): "probe/result-buckets",
+    ("ProbeResults", "s3", True): "probe/results",
+}
+
+
+def _named_of_probe(sid: str, arn: str) -> str | None:
+    """What a statement about probes calls it; None if it is none. A bucket is another's, so its name tells nothing."""
+    service = arn.split(":")[2]
+    return PROBED.get((sid, service, service == "s3" and arn.endswith("/*")))
 
 
 def _named_of_job(service: str, name: str) -> str:
@@ -422,6 +447,7 @@ def run(command: list[str], *, cwd: Path | None = None, env: Mapping[str, str] |
 STEPS = (
     Step("terraform fmt", ("terraform",), check_format),
     Step("terraform validate", ("terraform",), validate),
+    Step("terraform test", ("terraform",), plan_tests),
     Step("terraform plan, apply and destroy on an emulator", ("terraform",), apply_and_destroy),
     Step("checkov", (), checkov),
     Step("hadolint", (), hadolint),

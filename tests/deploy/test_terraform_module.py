@@ -9,8 +9,11 @@ import pytest
 
 from consumers.outbox.severities import told_pattern
 from tests.support.aws.terraform_files import FILES, MODULE, bare, default_of, local, parsed
+from tests.support.pages import terraform_table
 from worker.config.settings import NAMES
+from worker.core.run.triggering import START_BACKOFF
 from worker.store.dynamodb.schema import STREAMED, TableSchema
+from worker.store.retention import EVENTS
 from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
 from worker.telemetry.meters import Metric
@@ -112,7 +115,8 @@ def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:
 def test_a_container_has_no_rights_and_can_write_one_directory_only() -> None:
     task = (MODULE / "service.tf").read_text()
 
-    assert re.search(r"readonlyRootFilesystem\s*= true", task)
+    assert re.search(r"readonlyRootFilesystem\s*= !var\.execute_command", task)
+    assert default_of("execute_command") is False
     assert re.search(r'user\s*= "10001:10001"', task)
     assert 'capabilities = { drop = ["ALL"] }' in task
     assert re.findall(r'containerPath = "([^"]+)"', task) == ["/var/lib/interlock"]
@@ -184,3 +188,41 @@ def test_the_documented_build_is_for_the_architecture_that_tasks_run_on() -> Non
     assert all(f"--platform {platforms[default_of('cpu_architecture')]} " in build for build in builds)
     for architecture, platform in platforms.items():
         assert f"`{architecture}` | `{platform}`" in page
+
+
+def test_the_page_has_every_variable_and_output() -> None:
+    page = terraform_table.PAGE.read_text(encoding="utf-8")
+
+    assert page == terraform_table.with_fresh_tables(page), "run `python -m tests.support.pages.terraform_table`"
+    assert "| `alarms` | `map(object)` | none |" in page
+
+
+def test_every_alarm_can_be_changed() -> None:
+    [listed] = re.findall(r"keys\(var\.alarms\) : contains\(\[(.*?)\], name", _text("variables.tf"), re.DOTALL)
+
+    assert set(re.findall(r'"([a-z-]+)"', listed)) == {*local("metric_alarms"), *local("other_alarms")}
+    assert set(local("unasked_alarms")) == {"runs-failed"}
+
+
+def test_the_alarm_about_the_store_watches_operations_that_workers_use() -> None:
+    calls = (ROOT / "worker/store/dynamodb/calls.py").read_text()
+
+    assert all(f'"{operation}": client.' in calls for operation in local("store_operations"))
+
+
+def test_the_plan_tests_cover_every_run_that_they_name() -> None:
+    text = (MODULE / "tests/module.tftest.hcl").read_text()
+
+    runs = re.findall(r'^run "(\w+)" \{(.*?)^\}', text, re.MULTILINE | re.DOTALL)
+    assert len(runs) >= 9
+    assert all("assert {" in body or "expect_failures" in body for _, body in runs)
+
+
+def test_what_the_page_says_of_the_lambda_editions_variables_is_so() -> None:
+    page = terraform_table.PAGE.read_text(encoding="utf-8")
+
+    waits = [f"{pause.total_seconds():.0f}" for pause in START_BACKOFF]
+    assert f"tried four times, after {waits[0]}, {waits[1]} and {waits[2]} seconds" in page
+    assert len(waits) == 3
+    assert f"events are kept for {EVENTS.days} days" in page
+    assert f"the default is {default_of('log_retention_days')} and not 30" in page

@@ -170,6 +170,17 @@ module "interlock" {
   emr_serverless_application_arns = ["arn:aws:emr-serverless:eu-west-1:111122223333:/applications/00example"]
   emr_serverless_role_arns        = ["arn:aws:iam::111122223333:role/example-emr-job"]
 
+  # What probes may ask about.
+  probe_bucket_arns = ["arn:aws:s3:::example-landing"]
+  probe_catalogue_arns = [
+    "arn:aws:glue:eu-west-1:111122223333:catalog",
+    "arn:aws:glue:eu-west-1:111122223333:database/sales",
+    "arn:aws:glue:eu-west-1:111122223333:table/sales/*",
+  ]
+  probe_table_arns     = ["arn:aws:dynamodb:eu-west-1:111122223333:table/example-exports"]
+  probe_workgroup_arns = ["arn:aws:athena:eu-west-1:111122223333:workgroup/probes"]
+  probe_result_arns    = ["arn:aws:s3:::example-athena-results/probes"]
+
   web = {
     public_url                      = "https://interlock.example.com"
     vpc_id                          = "vpc-11111111"
