@@ -242,6 +242,10 @@ ACTIONS = [
     "/sensors",
     "/bulk/preview",
     "/bulk",
+    "/ledgers/bills/diff",
+    "/ledgers/bills/commit",
+    "/ledgers/bills/seed",
+    "/ledgers/bills/clear",
 ]
 
 
