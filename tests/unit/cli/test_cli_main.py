@@ -101,7 +101,7 @@ def test_each_help_page_gives_examples_that_work(command: str, tmp_path: Path, m
 
     page = interlock(command, "--help").stdout.partition("Examples:")[2]
 
-    examples = re.findall(rf"interlock {command} ([^|\n]*)", page)
+    examples = re.findall(rf"interlock {command} ([^|>\n]*)", page)
     assert len(examples) >= 3
     assert [interlock(command, *example.split()).exit_code for example in examples] == [0] * len(examples)
 

@@ -76,7 +76,7 @@ def run_name(pk: str, sk: str, prefix: str) -> NamedRun | None:
 
 
 def _names(pk: str, sk: str, prefix: str) -> tuple[str, str, str, str] | None:
-    """Return the first fields of a `NamedRun`. A first page makes tens of thousands, so there is no object between."""
+    """Return the first fields of a `NamedRun`, without making one: a first page reads tens of thousands."""
     pipeline = keys.pipeline_of(pk)
     schedule, _, period = sk.removeprefix(prefix).rpartition("#")
     if pipeline is None or not schedule or not period:
