@@ -244,6 +244,34 @@ async def test_a_hostile_program_is_unknown_and_ends_with_the_request(how: str, 
     assert SECRET not in answer.reason
 
 
+async def test_a_program_that_leaves_another_behind_is_answered_and_the_other_ends(tmp_path: Path) -> None:
+    """The other has left its group and its session, and holds the outputs."""
+    note = tmp_path / "pid"
+    code = f"""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open({str(note)!r}, "w").write(str(os.getpid()))
+        time.sleep(60)
+    os._exit(0)
+while not os.path.exists({str(note)!r}): time.sleep(0.01)
+print('{{"status": "PASS"}}', flush=True)
+"""
+    call = a_call(ProbeType.COMMAND, {"command": [sys.executable, "-c", code]}, timeout=timedelta(seconds=30))
+
+    answer = await asked(CommandProbes(SECRETS, {"PATH": os.environ["PATH"]}), call)
+
+    assert answer == ProbeResult({"status": "PASS"})
+    left = Path("/proc") / note.read_text() / "stat"
+    for _ in range(500):  # a killed process ends a moment later, or waits for who reaps it
+        if not left.exists() or ") Z " in left.read_text():
+            break
+        await asyncio.sleep(0.01)
+    else:
+        pytest.fail("it runs on")
+
+
 def test_a_program_that_is_killed_has_ended_before_the_request_does() -> None:
     async def ask_and_stop() -> None:
         probes = CommandProbes(SECRETS, {"PATH": os.environ["PATH"]})

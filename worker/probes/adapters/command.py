@@ -5,7 +5,9 @@ import os
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
-from signal import SIGKILL
+from pathlib import Path
+from secrets import token_hex
+from signal import SIGKILL, pidfd_send_signal
 from typing import Final, cast
 
 from worker.core.errors import RetryLater
@@ -21,6 +23,8 @@ from worker.runtime.json_bytes import from_json, to_json
 OUTPUT_BYTES_MAX: Final = 65_536
 _STDERR_BYTES_MAX: Final = 4_096
 _REAPED_WITHIN_S: Final = 5.0
+_HELD_S: Final = 0.5  # for an output that somebody holds although the program has ended
+MARK: Final = "INTERLOCK_PROBE_REQUEST"  # in the environment of a program and of all that it starts
 
 
 class CommandProbes:
@@ -35,7 +39,8 @@ class CommandProbes:
     async def ask(self, request: ProbeRequest) -> RawResponse | ProbeUnknown:
         config = parse_config(CommandProbeConfig, request.config)
         filling = Filling(self._secrets)
-        environment = {**self._environment, **await filling.texts(config.environment)}
+        mark = token_hex(16)
+        environment = {**self._environment, **await filling.texts(config.environment), MARK: mark}
         arguments = config.command.split() if isinstance(config.command, str) else config.command
         loop = asyncio.get_running_loop()
         body = await filling.values(request.body(cast("Mapping[str, Json]", config.parameters)))
@@ -56,6 +61,7 @@ class CommandProbes:
         except OSError as problem:
             raise RetryLater(f"no process can be started on this machine: {problem}") from problem
         program = Process(transport, protocol, loop)
+        sweeping = asyncio.create_task(_end_rest(protocol.exited, mark), name="probe:rest")
         try:
             output, complaints, is_cut = await _talk(program, to_json(body))
             await protocol.exited.wait()
@@ -63,11 +69,36 @@ class CommandProbes:
             # Also what it left behind, and also if the time limit ended the request.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(program.pid, SIGKILL)
+            sweeping.cancel()
+            await asyncio.to_thread(_end_marked, mark)
             with suppress(TimeoutError):  # so that no ended process is left behind, nor its watcher
                 async with asyncio.timeout(_REAPED_WITHIN_S):
                     await protocol.exited.wait()
             transport.close()  # with its pipes: what was not read is lost
         return _read(output, transport.get_returncode() or 0, complaints, filling, is_cut=is_cut)
+
+
+async def _end_rest(exited: asyncio.Event, mark: str) -> None:
+    """End what a program that has ended left behind: as long as that holds the outputs, they do not end."""
+    await exited.wait()
+    await asyncio.sleep(_HELD_S)
+    await asyncio.to_thread(_end_marked, mark)
+
+
+def _end_marked(mark: str) -> None:
+    """End all processes that have inherited a mark, also those that left the program's group.
+
+    A probe is sent again and again, so what one request leaves behind would add up.
+    """
+    wanted = f"{MARK}={mark}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            descriptor = os.pidfd_open(int(path.parent.name))
+            try:
+                if wanted in path.read_bytes():
+                    pidfd_send_signal(descriptor, SIGKILL)
+            finally:
+                os.close(descriptor)
 
 
 class _ProgramProtocol(SubprocessStreamProtocol):
