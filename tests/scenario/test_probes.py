@@ -315,6 +315,24 @@ async def test_a_result_is_shared_by_the_runs_of_a_pipeline_that_ask_the_same() 
 
 
 @on_virtual_time
+async def test_many_runs_that_share_a_result_are_all_woken_when_it_changes() -> None:
+    world = await a_world()
+    latest = "https://rates.example/latest"
+    days = [f"2026-{month:02d}-{day:02d}" for month in (1, 2) for day in range(1, 28)]
+    world.probes.answers = {latest: {"status": "FAIL"}}
+    async with world.worker():
+        await world.deploy(one().replace("/${DATE}", "/latest"))
+        for day in days:
+            await world.write("ready", status="done", date=day)
+        await world.wait(minutes=1)
+        world.probes.answers = {latest: {"status": "PASS"}}
+        await world.wait(minutes=5)
+
+        assert {await world.state(day) for day in days} == {State.POLLING}
+        assert world.probes.count(latest) == 2
+
+
+@on_virtual_time
 async def test_a_run_that_begins_to_wait_uses_the_last_result_and_waits_for_the_interval_on_another_worker_too() -> (
     None
 ):

@@ -25,6 +25,10 @@ from worker.targets.priority_gate import Urgency
 # After a request that showed nothing right before a start, the next one waits this long, or for the probe's interval.
 CONFIRM_AGAIN_AFTER: Final = timedelta(seconds=30)
 
+# How many runs are evaluated at once when a result changes, and how soon the next ones are.
+WOKEN_AT_ONCE: Final = 25
+WOKEN_EVERY_S: Final = 0.05
+
 Waiter: TypeAlias = tuple[RowKind, RunKey]
 # Starts a task by its name, unless this session is lost.
 SpawnProbe: TypeAlias = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], None]
@@ -145,9 +149,17 @@ class WaitingProbes:
         _, observed = await self._results.ask(need.call, trait, min(key for _, key in need.waiters))
         if observed is not None and observed.is_changed:
             self._confirm_after_s.pop(name, None)
-            for kind, key in [*need.waiters]:
-                self._wake(kind, key)
+            # Beside the requests: with thousands of runs, it takes longer than an interval.
+            self._spawn(f"wake:{name.pipeline}/{name.key}", partial(self._wake_all, need))
         return every
+
+    async def _wake_all(self, need: _Need) -> None:
+        """Request an evaluation of every run that waits, few at a time, so that the loop goes on."""
+        for number, (kind, key) in enumerate([*need.waiters], 1):
+            if (kind, key) in need.waiters:
+                self._wake(kind, key)
+            if number % WOKEN_AT_ONCE == 0:
+                await self._clock.sleep(WOKEN_EVERY_S)
 
     # --- right before a start -----------------------------------------------------------------------------------------
 
