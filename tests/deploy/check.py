@@ -199,8 +199,9 @@ def _named(arn: str) -> str:
             return {"events": "bus", "ecs": "task", "secretsmanager": secret}.get(service, "")
 
 
-# What statements about probes are about: the service, and whether it is what is in a bucket.
+# What statements about probes and the inbox are about: the service, and whether it is what is in a bucket.
 PROBED = {
+    ("InboxObjects", "s3", True): "inbox/objects",
     ("ProbeObjects", "s3", True): "probe/objects",
     ("ProbeBuckets", "s3", False): "probe/buckets",
     ("ProbePartitions", "glue", False): "probe/catalogue",

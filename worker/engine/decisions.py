@@ -15,6 +15,7 @@ from worker.core.run.decision import Decision
 from worker.core.run.effects import (
     Act,
     Create,
+    End,
     PollNow,
     Reopen,
 )
@@ -33,7 +34,7 @@ from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import decide, evolve
 from worker.core.run.recovery import pending_actions
 from worker.core.run.reruns import OpenRequest, spent_by, yield_to_person
-from worker.core.run.state import Deletion, ForeignRun, Pause, Run, Spent, State
+from worker.core.run.state import Deletion, ForeignRun, Outcome, Pause, Run, Spent, State
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import MovedWatch, move_with_run
 from worker.core.time.timestamps import parse_rfc3339
@@ -231,7 +232,9 @@ class Decisions:
         if decision.is_held_by_pause(asked.fact):
             pause = await self._pauses.load(asked.key.pipeline)
             decision = decision if pause is None else asked.decide(pause)
-        return asked, await self._blocked.named_in(asked.key, decision)
+        if isinstance(decision.main, End) and decision.main.outcome is not Outcome.SUCCEEDED:
+            decision = await self._blocked.named_in(asked.key, decision)
+        return asked, decision
 
     async def _record(self, asked: _Question, decision: Decision) -> Decided:
         after = evolve(asked.run, decision, asked.now, self._session)

@@ -18,8 +18,7 @@ from worker.core.model.pipeline import PeriodMapping, Requirement, local_date
 from worker.core.model.sla_times import absolute_times
 from worker.core.model.values import Json
 from worker.core.run.decision import Decision
-from worker.core.run.effects import End
-from worker.core.run.state import PATH_MAX, ForeignRun, Outcome, Run, status_word
+from worker.core.run.state import PATH_MAX, ForeignRun, Run, status_word
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.dependency_index import DependencyIndex
 from worker.engine.upstreams import UpstreamMemo, UpstreamReader
@@ -195,8 +194,6 @@ class BlockedRunReader:
 
     async def named_in(self, key: RunKey, decision: Decision) -> Decision:
         """Name the runs that wait in the event about the failed end of a run."""
-        if not isinstance(decision.main, End) or decision.main.outcome is Outcome.SUCCEEDED:
-            return decision
         blocked = await self.of(key, is_ended=True)
         extras = tuple(
             with_blocked(each, blocked) if isinstance(each, EmitEvent) and each.type in _FAILURES else each

@@ -145,7 +145,7 @@ def test_the_part_that_the_readme_shows_is_what_is_shown(played: Played) -> None
 
 
 def test_each_attempt_started_one_program(played: Played) -> None:
-    jobs = [path for path in (played.folder / "interlock.db-jobs").iterdir() if path.is_dir()]
+    jobs = [path for path in (played.folder / "interlock.db-jobs").glob("il-*") if path.is_dir()]
 
     # Bronze: two hours, one again. Silver: the same, and one retry. Gold: twice.
     assert len(jobs) == 3 + 4 + 2

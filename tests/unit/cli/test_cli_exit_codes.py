@@ -26,6 +26,7 @@ UNKNOWN_PIPELINES = [
     ["explain", "ordres", PERIOD],
     ["history", "ordres"],
     ["probe", "list", "ordres"],
+    ["inbox", "parts", "ordres", f"parts#{PERIOD}"],
     ["history", "ordres", PERIOD],
     ["history", "ordres", PERIOD, "--schedule", "stream"],
     ["events", "--pipeline", "ordres"],

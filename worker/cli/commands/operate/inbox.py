@@ -14,12 +14,14 @@ from consumers.inbox.rules import Rules
 from consumers.inbox.rules_file import rules_from
 from worker.cli.commands.inbox import RulesFile, inbox_app
 from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store, on_store_until_interrupted
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.settings import INBOX
 from worker.core.errors import ConfigError, Rejected
 from worker.core.model.ids import PipelineId
 from worker.store.repos.delivery.part_collections import CollectionKey, PartCollections
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensors
 
 LISTED_MAX: Final = 1000
@@ -72,6 +74,8 @@ async def run_parts(
     """List the objects of a collection in the order of their keys, at most `limit`."""
     async with access.tables() as tables:
         found = await Sensors(tables).get(pipeline, sensor)
+        if found is None and await Pipelines(tables).get(pipeline) is None:
+            return await say_unknown(screen, tables, pipeline)
         rule = None if found is None else found.data.get("rule")
         if found is None or not isinstance(rule, str):
             raise Rejected(
