@@ -20,6 +20,12 @@ from worker.core.model.ids import PipelineId
 
 DIGEST_EVERY: Final = timedelta(minutes=15)
 DIGEST_LEAST: Final = timedelta(minutes=1)
+_SEVERITIES: Final[Mapping[str, Severity]] = {
+    "alert": Severity.ALERT,
+    "warning": Severity.WARNING,
+    "success": Severity.SUCCESS,
+    "note": Severity.NOTE,
+}
 
 Channel: TypeAlias = Annotated[str, Field(max_length=100)]
 # Returns the owner of a pipeline from its configuration; "" if it has none. Raises `RetryLater`.
@@ -34,7 +40,20 @@ class ChannelsSection(Section):
     note: Channel = Field(default="", description="What is good to know.")
 
 
+SeverityName: TypeAlias = Literal["alert", "warning", "success", "note"]
+Severities: TypeAlias = list[SeverityName]
+
+
+class TargetsSection(Section):
+    webhook: Severities = Field(default_factory=list[SeverityName], description="Severities that it gets; unset: all.")
+    pagerduty: Severities = Field(default_factory=list[SeverityName], description="As above; unset: alert.")
+    teams: Severities = Field(default_factory=list[SeverityName], description="As above; unset: alert and warning.")
+
+
 class AlertsFile(ChannelsSection):
+    targets: TargetsSection = Field(
+        default_factory=TargetsSection, description="Which severities the targets besides Slack get."
+    )
     owners: dict[str, ChannelsSection] = Field(
         default_factory=dict[str, ChannelsSection], description="Channels of a pipeline's owner; they come first."
     )
@@ -56,6 +75,7 @@ class Routing:
     everyone: Channels
     owners: Mapping[str, Channels] = field(default_factory=dict[str, Channels])
     digest_every: timedelta | None = DIGEST_EVERY  # None: each success is posted
+    targets: Mapping[str, frozenset[Severity]] = field(default_factory=dict[str, frozenset[Severity]])
 
     @property
     def usual(self) -> str:
@@ -77,19 +97,20 @@ def one_channel(channel: str) -> Routing:
     return Routing(everyone=Channels(channel))
 
 
-def read_routing(path: Path) -> Routing:
+def read_routing(path: Path, *, has_channels: bool = True) -> Routing:
     """Read the alerts file. Raises `ConfigError` with every problem in it and its location."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the alerts file {path} cannot be read: {error}; INTERLOCK_ALERTS names it") from error
-    return routing_of(text, str(path))
+    return routing_of(text, str(path), has_channels=has_channels)
 
 
-def routing_of(text: str, file: str = "<text>") -> Routing:
+def routing_of(text: str, file: str = "<text>", *, has_channels: bool = True) -> Routing:
+    """Parse the alerts file. Without a chat it needs no channel. Raises `ConfigError`."""
     document, problems = read_document(text, file)
     model = None if document is None else read_shape(AlertsFile, document.value, problems)
-    routing = None if model is None else _routing(model, problems)
+    routing = None if model is None else _routing(model, problems, has_channels=has_channels)
     if routing is None or problems.has_errors:
         raise _wrong(problems)
     return routing
@@ -111,14 +132,15 @@ async def nobody(_pipeline: str) -> str:
     return ""
 
 
-def _routing(model: AlertsFile, problems: Problems) -> Routing:
-    if not model.channel:
+def _routing(model: AlertsFile, problems: Problems, *, has_channels: bool) -> Routing:
+    if has_channels and not model.channel:
         problems.error(("channel",), "is required: where everything goes that is not sent elsewhere")
     every = read_duration(model.digest_every, ("digestEvery",), problems, default=DIGEST_EVERY, least=DIGEST_LEAST)
     return Routing(
         everyone=_channels(model),
         owners={owner: _channels(section) for owner, section in model.owners.items()},
         digest_every=every if model.successes == "digest" else None,
+        targets={name: frozenset(_SEVERITIES[each] for each in chosen) for name, chosen in model.targets if chosen},
     )
 
 

@@ -83,7 +83,7 @@ def alert(event: Event, pages: PublicPages = NO_PAGES) -> ChatMessage:
             _heading(
                 f"{head} | {about}" if about else head, _page(pages, event.pipeline, event.schedule, event.period)
             ),
-            *_body("\n".join(_lines(event))),
+            *_body("\n".join(plain_lines(event))),
         ],
     )
 
@@ -92,7 +92,7 @@ def summary(event: Event) -> str:
     """Return an event in one line."""
     name = shown_type(event.type)
     line = f"{name}: {_message(event)}" if event.message else name
-    return _cut(" ".join(line.split()), FACE_MAX)
+    return cut(" ".join(line.split()), FACE_MAX)
 
 
 def first_message(thread: ThreadKey, face: ThreadHeader, pages: PublicPages = NO_PAGES) -> ChatMessage:
@@ -119,6 +119,12 @@ def elsewhere(event: Event, pages: PublicPages = NO_PAGES) -> ChatMessage:
     return ChatMessage(told.text, [*told.blocks, _context("its thread is in another channel")])
 
 
+def trial(at_text: str) -> ChatMessage:
+    """Render a message that tries the way to the chat."""
+    said = f"Test of the alert path, sent at {at_text}. Nothing is wrong."
+    return ChatMessage(_notice(said), _body(said))
+
+
 def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> ChatMessage:
     """Render the successes of a time range."""
     counts = ", ".join(f"{number} {_name(name)}" for name, number in sorted(types.items()))
@@ -132,20 +138,31 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
 
 def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
     """Render events of one type that arrived too fast to be posted separately, oldest first."""
-    event_type, first = events[0].type, events[0].at
-    counted = f"{len(events)} more since {first:%Y-%m-%d %H:%M:%S} UTC"
-    lines = [f"{_about(event)}: {_cause(event)}" for event in events[:NAMED_MAX]]
-    if len(events) > NAMED_MAX:
-        lines = [*_causes(events), *_named(events)]
-    rest = f"`interlock events --type {event_type} --since {first:%Y-%m-%dT%H:%M:%SZ}` lists them all"
+    event_type, counted = events[0].type, group_count(events)
     return ChatMessage(
         _notice(f"{event_type}: {counted}"),
         [
             _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
-            *_body("\n".join(lines)),
-            _context(f"grouped, because there were many; they have no threads. {rest}"),
+            *_body("\n".join(group_lines(events))),
+            _context(f"grouped, because there were many; they have no threads. {group_list_hint(events)}"),
         ],
     )
+
+
+def group_count(events: Sequence[Event]) -> str:
+    return f"{len(events)} more since {events[0].at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def group_lines(events: Sequence[Event]) -> list[str]:
+    """Return the lines of a group: each event if there are few, else causes, counts and the first names."""
+    if len(events) > NAMED_MAX:
+        return [*_causes(events), *_named(events)]
+    return [f"{subject_name(event)}: {_cause(event)}" for event in events]
+
+
+def group_list_hint(events: Sequence[Event]) -> str:
+    """Return the command that lists all events of a group."""
+    return f"`interlock events --type {events[0].type} --since {events[0].at:%Y-%m-%dT%H:%M:%SZ}` lists them all"
 
 
 def _causes(events: Sequence[Event]) -> list[str]:
@@ -159,27 +176,28 @@ def _named(events: Sequence[Event]) -> list[str]:
     pipelines = Counter(event.pipeline or "interlock" for event in events)
     counts = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
     more = len(pipelines) - len(counts)
-    first = ", ".join(_about(event) for event in events[:NAMED_MAX])
+    first = ", ".join(subject_name(event) for event in events[:NAMED_MAX])
     return [
         "by pipeline: " + ", ".join(counts) + (f" and {more} more" if more else ""),
         f"the first: {first} and {len(events) - NAMED_MAX} more",
     ]
 
 
-def _about(event: Event) -> str:
+def subject_name(event: Event) -> str:
+    """Return the name of what an event is about, for people."""
     return "/".join(name_parts(event.pipeline, event.schedule, event.period)) or "interlock"
 
 
 def _message(event: Event) -> str:
     """Return the message with the run as people name it: without a schedule that has no name of its own."""
     run = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
-    return event.message.replace(run, _about(event)) if run else event.message
+    return event.message.replace(run, subject_name(event)) if run else event.message
 
 
 def _cause(event: Event) -> str:
     """Return the message without the name of its run, so that equal causes are counted together."""
-    said = _message(event).replace(_about(event), "").strip(" :;,") if event.message else event.type
-    return _cut(" ".join(said.split()), CAUSE_MAX)
+    said = _message(event).replace(subject_name(event), "").strip(" :;,") if event.message else event.type
+    return cut(" ".join(said.split()), CAUSE_MAX)
 
 
 def _severity(standing: RunStatus, face: ThreadHeader) -> Severity:
@@ -203,11 +221,12 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _lines(event: Event) -> list[str]:
+def plain_lines(event: Event) -> list[str]:
+    """Return what people read of an event: its message, parts of its detail, and what to do."""
     parts = [f"{name}: {event.detail[key]}" for key, name in _SHOWN if event.detail.get(key)]
     hint = event.detail.get("actionHint")
     return [
-        *([_cut(_message(event), MESSAGE_MAX)] if event.message else []),
+        *([cut(_message(event), MESSAGE_MAX)] if event.message else []),
         *([" · ".join(parts)] if parts else []),
         *([f"→ {hint}"] if isinstance(hint, str) and hint else []),
     ]
@@ -225,7 +244,7 @@ def _heading(markup: str, page: str = "") -> Block:
     """
     # An address of ours has no character that ends a link: everything that others named is percent-encoded.
     link = f" | <{escaped(page)}|open>" if page else ""
-    text = _cut(markup, SECTION_MAX)
+    text = cut(markup, SECTION_MAX)
     whole = f"{text}{link}" if len(text) + len(link) <= SECTION_MAX else text
     return {"type": "section", "text": {"type": "mrkdwn", "text": whole, "verbatim": True}}
 
@@ -233,7 +252,7 @@ def _heading(markup: str, page: str = "") -> Block:
 def _body(text: str) -> list[Block]:
     """Return a block for foreign text, as plain text without bold, links, mentions or emoji."""
     # Slack rejects a message with a block that shows nothing.
-    return [{"type": "section", "text": _plain(text)}] if _printable(text).strip() else []
+    return [{"type": "section", "text": _plain(text)}] if printable(text).strip() else []
 
 
 def _context(text: str) -> Block:
@@ -251,12 +270,12 @@ def _notice(text: str) -> str:
 
 def _name(text: str) -> str:
     """Return a name for use inside markup: one line, without characters that end the markup."""
-    return escaped(_printable(" ".join(text.translate(_MARKUP).split())))
+    return escaped(printable(" ".join(text.translate(_MARKUP).split())))
 
 
 def _fitted(text: str, most: int) -> str:
     """Escape a text and cut it between two of its characters so that it fits."""
-    clean = _printable(text)
+    clean = printable(text)
     whole = escaped(clean[: most + 1])
     if len(clean) <= most and len(whole) <= most:
         return whole
@@ -270,10 +289,10 @@ def _fitted(text: str, most: int) -> str:
     return "".join(parts) + "…"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Remove bidirectional marks and invisible characters; line breaks stay."""
     return _UNSEEN.sub("", text)
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"

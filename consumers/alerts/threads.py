@@ -90,7 +90,7 @@ class ChatAlerts:
         for stored in reversed(await self._with.events.latest(first.pipeline, LATEST_MAX)):
             event = stored.event
             is_of_run = (event.schedule, event.period) == (first.schedule, first.period)
-            if is_of_run and self._is_for_digest(event) and _version(event) >= _version(first):
+            if is_of_run and self._is_for_digest(event) and version_of(event) >= version_of(first):
                 await self.deliver(event)
 
     async def _owner(self, event: Event) -> str:
@@ -245,7 +245,7 @@ def _is_settled(event: Event, seen: Open | None) -> bool:
 def _face(before: ThreadHeader, event: Event) -> ThreadHeader:
     """Return the first message's header after an event. The store ignores an older version."""
     return ThreadHeader(
-        version=_version(event),
+        version=version_of(event),
         standing=standing_after(before.standing, event),
         first=before.first,
         latest=text.summary(event),
@@ -262,13 +262,13 @@ def _first_face(event: Event, before: Open) -> ThreadHeader:
 def _is_past(seen: Open, event: Event) -> bool:
     """Return whether an event starts a new incident: the thread's incident is over or was quiet for long."""
     incident = incident_of(event)
-    after_ms = (_version(event) - seen.face.version) / _PER_MS
+    after_ms = (version_of(event) - seen.face.version) / _PER_MS
     if incident is None or incident.is_over or after_ms <= 0:
         return False
     return seen.face.standing == RunStatus.RECOVERED or after_ms > QUIET / timedelta(milliseconds=1)
 
 
-def _version(event: Event) -> int:
+def version_of(event: Event) -> int:
     """Return the run's version at the event's decision; for an incident, the time of the event.
 
     An event in the thread of its root cause is about another run, and does not change the first message.

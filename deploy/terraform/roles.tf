@@ -20,6 +20,11 @@ locals {
       "secret/slack" = var.slack_secret_arn
       "secret/web"   = local.web_tokens_secret_arn
 
+      "secret/webhook-url"    = var.alert_secret_arns.webhook_url
+      "secret/webhook-secret" = var.alert_secret_arns.webhook_secret
+      "secret/pagerduty"      = var.alert_secret_arns.pagerduty_key
+      "secret/teams"          = var.alert_secret_arns.teams_url
+
       "archive/objects" = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}/${local.archive_prefix}*"
       "archive/bucket"  = "arn:${data.aws_partition.this.partition}:s3:::${local.archive_bucket}"
     },
@@ -77,12 +82,15 @@ locals {
       { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["PIPELINE#*"] },
       # The pace that all workers keep in a channel, and the alerts that wait for a message that tells them together.
       { sid = "AlertRates", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["events"], partition = ["RATE#*"] },
-      { sid = "GroupedAlerts", actions = ["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["GROUPEDALERTS"] },
+      { sid = "GroupedAlerts", actions = ["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["GROUPEDALERTS", "GROUPEDALERTS#TARGETS"] },
+      # The alerts that wait for a webhook, PagerDuty or Teams.
+      { sid = "TargetAlerts", actions = ["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["TARGETALERTS#*"] },
       { sid = "Digests", actions = ["dynamodb:Query"], on = ["events/index"], partition = [] },
       { sid = "Owners", actions = ["dynamodb:GetItem"], on = ["control"], partition = ["PIPELINE#*"] },
       # That a probe of the way of alerts arrived: in the partition of no pipeline.
       { sid = "ProbesArrived", actions = ["dynamodb:PutItem"], on = ["control"], partition = ["PIPELINE#"] },
       { sid = "SlackToken", actions = ["secretsmanager:GetSecretValue"], on = ["secret/slack"], partition = [] },
+      { sid = "TargetSecrets", actions = ["secretsmanager:GetSecretValue"], on = ["secret/webhook-url", "secret/webhook-secret", "secret/pagerduty", "secret/teams"], partition = [] },
     ]
     events = [
       { sid = "EventsQueue", actions = local.take, on = ["queue/events"], partition = [] },
@@ -108,9 +116,9 @@ locals {
       for statement in statements : {
         sid       = statement.sid
         actions   = statement.actions
-        resources = statement.sid == "InboxObjects" ? [for arn in var.inbox_bucket_arns : "${arn}/*"] : [for name in statement.on : local.arns[name]]
+        resources = statement.sid == "InboxObjects" ? [for arn in var.inbox_bucket_arns : "${arn}/*"] : [for name in statement.on : local.arns[name] if local.arns[name] != ""]
         partition = statement.partition
-      } if(statement.sid != "InboxObjects" || (length(var.inbox_bucket_arns) > 0 && strcontains(var.inbox_rules, "collect:"))) && (statement.sid != "SlackToken" || var.slack_secret_arn != "") && (!startswith(statement.sid, "Archive") || var.archive != "")
+      } if(statement.sid != "InboxObjects" || (length(var.inbox_bucket_arns) > 0 && strcontains(var.inbox_rules, "collect:"))) && (statement.sid != "SlackToken" || var.slack_secret_arn != "") && (statement.sid != "TargetSecrets" || length(compact(values(var.alert_secret_arns))) > 0) && (!startswith(statement.sid, "Archive") || var.archive != "")
     ]
   }
 

@@ -60,6 +60,14 @@ locals {
         INTERLOCK_SLACK_CHANNEL = var.slack_channel
         INTERLOCK_ALERTS        = var.alert_rules
       } : {},
+      contains(service.duties, "alerts") ? {
+        for name, arn in {
+          INTERLOCK_WEBHOOK_URL    = var.alert_secret_arns.webhook_url
+          INTERLOCK_WEBHOOK_SECRET = var.alert_secret_arns.webhook_secret
+          INTERLOCK_PAGERDUTY_KEY  = var.alert_secret_arns.pagerduty_key
+          INTERLOCK_TEAMS_URL      = var.alert_secret_arns.teams_url
+        } : name => "secretsmanager://${arn}" if arn != ""
+      } : {},
       var.inbox_rules == "" ? {} : { INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url },
       contains(service.duties, "sensors") && var.inbox_rules != "" ? { INTERLOCK_INBOX = var.inbox_rules } : {},
       contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},

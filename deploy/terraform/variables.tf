@@ -209,6 +209,23 @@ variable "slack_channel" {
   default     = ""
 }
 
+variable "alert_secret_arns" {
+  description = "Secrets Manager secrets of the alert targets besides Slack: the webhook's address and the secret that signs its requests, PagerDuty's integration key, the address of a Teams workflow. Empty: no such target."
+  type = object({
+    webhook_url    = optional(string, "")
+    webhook_secret = optional(string, "")
+    pagerduty_key  = optional(string, "")
+    teams_url      = optional(string, "")
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = (var.alert_secret_arns.webhook_url == "") == (var.alert_secret_arns.webhook_secret == "")
+    error_message = "alert_secret_arns must have both webhook_url and webhook_secret, or neither: a webhook's requests are signed."
+  }
+}
+
 variable "alert_rules" {
   description = "Text of the routing of alerts (see docs/alerts.md): which alerts go to which channel. Empty: all go to slack_channel."
   type        = string

@@ -11,10 +11,12 @@ from tests.support.clock.manual import ManualClock
 from tests.support.fakes.aws import AwsError, AwsFake, an_aws_fake, aws_at
 from tests.support.fakes.slack import TOKEN, FakeSlack
 from tests.support.worlds.alerts import FAILED
+from worker.app.alert_targets import TargetTools
 from worker.app.alerts import AlertResources, open_alerting
 from worker.config.settings import AlertSettings
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
-from worker.operations.page_links import PublicPages
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 from worker.store.sqlite.tables import SqliteTables
 
 MANAGED = "secretsmanager://interlock/slack"
@@ -30,6 +32,7 @@ class Place:
     clock: ManualClock
     secrets: SecretsManagerSecrets
     stack: AsyncExitStack
+    http: HttpClient
     kept: dict[str, str] = field(default_factory=dict[str, str])
 
     def get(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -46,10 +49,8 @@ class Place:
             self.stack,
             AlertSettings(slack_token=token, slack_channel="#alerts", slack_api=self.api),
             tables=SqliteTables.in_memory(self.clock),
-            secrets=self.secrets,
-            clock=self.clock,
+            tools=TargetTools(http=self.http, secrets=self.secrets, clock=self.clock),
             otherwise=AlertResources(deliver=_nobody),
-            pages=PublicPages(),
         )
 
 
@@ -62,7 +63,8 @@ async def place() -> AsyncGenerator[Place]:
     clock = ManualClock()
     slack = FakeSlack(clock)
     async with an_aws_fake() as fake, aws_at(fake.url) as aws, slack.on_loopback() as api, AsyncExitStack() as stack:
-        place = Place(fake, slack, api, clock, SecretsManagerSecrets(aws, clock), stack)
+        http = await stack.enter_async_context(HttpClient(AddressPolicy()))
+        place = Place(fake, slack, api, clock, SecretsManagerSecrets(aws, clock), stack, http)
         fake.serve("secretsmanager", GetSecretValue=place.get)
         yield place
 

@@ -19,6 +19,7 @@ NOT_RUN = {
     "get-started/install.md": 7,
     "get-started/quick-start.md": 1,
     "get-started/tutorial.md": 1,
+    "how-to/alert-targets.md": 2,
     "how-to/alerts-to-slack.md": 2,
     "how-to/bucket-to-graph.md": 2,
     "how-to/changed-records.md": 1,

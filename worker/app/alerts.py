@@ -1,10 +1,9 @@
-"""Wiring of alerts: to Slack if there is a token, else to lines. Both answer the watchdog's probes."""
+"""Wiring of alerts: to Slack if there is a token, else to lines; and to other targets in addition."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final
 
 from consumers.alerts.digest import Digests
 from consumers.alerts.groups import Groups
@@ -12,19 +11,26 @@ from consumers.alerts.pace import Admission, SharedPace
 from consumers.alerts.probe import Reach, always_reached, answering_probes
 from consumers.alerts.rate_limited_chat import RateLimitedChat
 from consumers.alerts.retrying_writer import RetryingWriter
-from consumers.alerts.routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
+from consumers.alerts.routing import Routing, nobody, owners_of
 from consumers.alerts.services import AlertServices
 from consumers.alerts.slack import API, SlackChat, session_for_slack
 from consumers.alerts.threads import ChatAlerts
 from consumers.delivery.retry import RetryPolicy
+from consumers.outbox.dead_letter_replay import Way
 from consumers.outbox.routes import Deliver
+from worker.app.alert_targets import (
+    BackgroundTask,
+    TargetTools,
+    alert_targets,
+    chat_letter_handler,
+    routing_from,
+    secret_reader,
+    targets_of,
+)
 from worker.config.roles import Role
-from worker.config.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AlertSettings, AwsSettings, Settings
+from worker.config.settings import SLACK_TOKEN, AlertSettings, AwsSettings, Settings
 from worker.config.versions import PipelineVersions
-from worker.core.errors import ConfigError, Rejected
-from worker.jobs.secrets import MANAGED, SecretSource
-from worker.operations.page_links import PublicPages
-from worker.runtime.clock import Clock
+from worker.core.model.events import Event
 from worker.store.repos.delivery.alert_probe import AlertPath
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
 from worker.store.repos.delivery.rates import Rates
@@ -32,8 +38,7 @@ from worker.store.repos.delivery.threads import Threads
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 
-# Runs as long as the process, across its sessions.
-BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+TARGETS: Final = "targets"
 
 
 def never_failed() -> int:
@@ -48,7 +53,8 @@ def never_waiting() -> bool:
 class AlertResources:
     """Holds how alerts reach people: delivery, its tasks, its failures, and whether it waits.
 
-    `reach` proves that an alert would be seen.
+    `reach` proves that an alert would be seen. `targets` is the delivery to the targets besides Slack, if there are
+    any; `to_all` is both.
     """
 
     deliver: Deliver
@@ -56,26 +62,60 @@ class AlertResources:
     failures: Callable[[], int] = never_failed
     is_waiting: Callable[[], bool] = never_waiting
     reach: Reach = always_reached
+    targets: Deliver | None = None
+    dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])
+
+    async def to_all(self, event: Event) -> None:
+        """Deliver an event to the targets, which store it, and then to Slack or as a line."""
+        if self.targets is not None:
+            await self.targets(event)
+        await self.deliver(event)
 
 
 async def open_alerting(
-    stack: AsyncExitStack,
-    settings: AlertSettings,
-    *,
-    tables: Tables,
-    secrets: SecretSource,
-    clock: Clock,
-    pages: PublicPages,
-    otherwise: AlertResources,
+    stack: AsyncExitStack, settings: AlertSettings, *, tables: Tables, tools: TargetTools, otherwise: AlertResources
 ) -> AlertResources:
-    """Open alerts over Slack, or return `otherwise` without a token. Raises `ConfigError`."""
-    path = AlertPath(tables)
-    if not settings.slack_token:
+    """Open alerts over Slack, or `otherwise` without a token, and to other targets. Raises `ConfigError`."""
+    clock, path = tools.clock, AlertPath(tables)
+    targets = targets_of(settings, tools)
+    if not (targets or settings.slack_token):
         return replace(otherwise, deliver=answering_probes(otherwise.deliver, path, clock, otherwise.reach))
     routing = routing_from(settings)
+    plain = await _over_slack(stack, settings, tables, tools, routing) if settings.slack_token else otherwise
+    if not targets:
+        return replace(plain, deliver=answering_probes(plain.deliver, path, clock, plain.reach))
+    others = alert_targets(
+        targets,
+        tables=tables,
+        clock=clock,
+        routing=routing,
+        owner_of=owners_of(PipelineVersions(tables)),
+    )
+    deliver, is_waiting = plain.deliver, plain.is_waiting
+    tasks, handlers = {**plain.background_tasks, **others.background_tasks}, others.dead_letter_handlers
+    if settings.slack_token:
+        queued = others.queued(plain.deliver)
+        deliver, is_waiting = queued.take, never_waiting
+        tasks, handlers = {**tasks, "target-slack": queued.run}, {**handlers, **chat_letter_handler(queued)}
+    reach = others.reaching(plain.reach)
+    return AlertResources(
+        deliver=answering_probes(deliver, path, clock, reach),
+        background_tasks=tasks,
+        failures=lambda: plain.failures() + others.failures(),
+        is_waiting=is_waiting,
+        reach=reach,
+        targets=others.take,
+        dead_letter_handlers=handlers,
+    )
+
+
+async def _over_slack(
+    stack: AsyncExitStack, settings: AlertSettings, tables: Tables, tools: TargetTools, routing: Routing
+) -> AlertResources:
     session = await stack.enter_async_context(session_for_slack())
-    chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
-    rates = Rates(tables)
+    token = secret_reader(settings.slack_token, tools.secrets, SLACK_TOKEN)
+    chat = SlackChat(token, session, api=settings.slack_api or API)
+    rates, clock = Rates(tables), tools.clock
     line = RateLimitedChat(chat, clock, SharedPace(rates, clock))
     telling = AlertServices(
         line=line,
@@ -87,13 +127,14 @@ async def open_alerting(
         owner_of=owners_of(PipelineVersions(tables)) if routing.owners else nobody,
         tries=RetryPolicy(clock, tables.ping),
         clock=clock,
-        pages=pages,
+        pages=tools.pages,
     )
     return AlertResources(
-        deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
+        deliver=ChatAlerts(telling).deliver,
         background_tasks={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
+        reach=chat.reach,
     )
 
 
@@ -119,33 +160,3 @@ def tells_people(settings: Settings) -> bool:
     """Return whether a worker on AWS sends alerts: if so, it also collects their digests."""
     takes_back = Role.ALERTS in settings.roles and bool(settings.aws.alerts_queue)
     return takes_back or (Role.RELAY in settings.roles and not alerts_come_back(settings.aws))
-
-
-def routing_from(settings: AlertSettings) -> Routing:
-    """Return which channel gets which alerts, from the settings. Raises `ConfigError`.
-
-    A text that looks like YAML is the file itself: a container has no files of its own.
-    """
-    if "\n" in settings.routing or ":" in settings.routing:
-        return routing_of(settings.routing, ALERTS)
-    if settings.routing:
-        return read_routing(Path(settings.routing))
-    if not settings.slack_channel:
-        raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
-    return one_channel(settings.slack_channel)
-
-
-def token_source(token: str, secrets: SecretSource) -> Callable[[], Awaitable[str]]:
-    """Return a reader of the token, or of the secret it names, which it reads again on each call."""
-
-    async def plain() -> str:
-        return token
-
-    async def managed() -> str:
-        secrets.forget(token)
-        found = await secrets.read(token)
-        if found is None:
-            raise Rejected(f"{SLACK_TOKEN} names {token}, and there is no such secret")
-        return found.strip()
-
-    return managed if token.startswith(MANAGED) else plain

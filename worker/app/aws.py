@@ -28,7 +28,9 @@ from consumers.streams.source import Stream
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
+from worker.app.alert_targets import TargetTools
 from worker.app.alerts import (
+    TARGETS,
     AlertResources,
     BackgroundTask,
     alerts_by_line,
@@ -143,9 +145,13 @@ class AwsPlatform:
             stack,
             settings.alerts,
             tables=tables,
-            secrets=targets.secrets,
-            clock=clock,
-            pages=PublicPages(settings.web.public_url),
+            tools=TargetTools(
+                http=targets.http,
+                secrets=targets.secrets,
+                clock=clock,
+                pages=PublicPages(settings.web.public_url),
+                service=settings.telemetry.service,
+            ),
             otherwise=alerts_by_line(lines.deliver, lines.line),
         )
         background_tasks: dict[str, BackgroundTask] = {
@@ -168,7 +174,8 @@ class AwsPlatform:
                 runners=targets.runners,
                 probe_runners=targets.probes,
                 dead_letter_handlers={
-                    queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()
+                    **{queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
+                    **alerting.dead_letter_handlers,
                 },
                 log=on_terminal.listening(log_work),
             ),
@@ -224,6 +231,8 @@ class AwsPlatform:
             background_tasks[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):
+            if alerting.targets is not None:
+                routes.append(Route(TARGETS, told_to_people(), alerting.targets))
             told = told_to_people() if self._settings.alerts.slack_token else on_terminal.pattern
             routes.append(Route(PEOPLE, told, alerting.deliver, alerting.is_waiting))
         if self._settings.alerts.slack_token:
@@ -260,7 +269,7 @@ class AwsPlatform:
     ) -> list[QueueConsumer]:
         roles, handles = self._settings.roles, dict[str, Handle]()
         if Role.ALERTS in roles and "alerts" in queues:
-            handles["alerts"] = AlertMessages(alerting.deliver).handle
+            handles["alerts"] = AlertMessages(alerting.to_all).handle
         if Role.EVENTS in roles and "events" in queues:
             handles["events"] = ForeignEvents(Events(self._watched)).handle
         if inbox is not None:

@@ -21,7 +21,8 @@ from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.health import Lags
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
-from worker.app.alerts import alerts_by_line, open_alerting
+from worker.app.alert_targets import TargetTools
+from worker.app.alerts import TARGETS, alerts_by_line, open_alerting
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.platforms import Resources
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
@@ -150,14 +151,20 @@ async def open_resources(
         stack,
         options.settings.alerts,
         tables=counted,
-        secrets=targets.secrets,
-        clock=clock,
-        pages=PublicPages(options.settings.web.public_url),
+        tools=TargetTools(
+            http=targets.http,
+            secrets=targets.secrets,
+            clock=clock,
+            pages=PublicPages(options.settings.web.public_url),
+            service=options.settings.telemetry.service,
+        ),
         otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
     )
     deps = deps_of(alerting.deliver, targets.runners)
     told = told_to_people() if options.settings.alerts.slack_token else on_terminal.pattern
-    routes = [Route(CONSOLE, told, alerting.deliver, alerting.is_waiting)]
+    # First: they only store an event, and what follows may wait for people.
+    routes = [Route(TARGETS, told_to_people(), alerting.targets)] if alerting.targets is not None else []
+    routes.append(Route(CONSOLE, told, alerting.deliver, alerting.is_waiting))
     if options.settings.alerts.slack_token:
         routes += on_terminal.routes
     deps = replace(
@@ -168,6 +175,7 @@ async def open_resources(
             deps.outputs,
             routes=routes,
             probe_runners=targets.probes,
+            dead_letter_handlers=alerting.dead_letter_handlers,
             log=on_terminal.listening(deps.outputs.log),
         ),
         tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),

@@ -203,6 +203,12 @@ def _watchdog() -> "Typer":
     return watchdog_app
 
 
+def _alerts() -> "Typer":
+    from worker.cli.commands.operate.alerts import alerts_app
+
+    return alerts_app
+
+
 def _archive() -> "Typer":
     from worker.cli.commands.operate.archive import archive_app
 
@@ -318,6 +324,7 @@ Exit codes:
             "Operate",
             (
                 CommandEntry("doctor", "Check this worker's environment (read-only).", _doctor),
+                CommandEntry("alerts", "Test the targets of alerts: Slack, webhook, PagerDuty, Teams.", _alerts),
                 CommandEntry("dlq", "List, show, replay and drop dead letters.", _dlq),
                 CommandEntry("leases", "Show workers, their leases and how far each has read.", _leases),
                 CommandEntry(

@@ -21,6 +21,7 @@ WEB_AUTH: Final = ("local", "token", "alb", "proxy")  # the first is the default
 RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
+_OWNED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)")  # an address has a colon before its first equals sign
 _STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -56,6 +57,32 @@ def http_address(name: str, text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ConfigError(f"{name} is no address; begin it with https://")
     return text
+
+
+def owned_secrets(name: str, text: str) -> dict[str, str]:
+    """Parse a secret, and those of owners as `OWNER=SECRET`, separated by spaces.
+
+    The owner "" is everyone else. No message shows a secret.
+    """
+    found: dict[str, str] = {}
+    for part in text.split():
+        match = _OWNED.fullmatch(part)
+        owner, secret = (match[1], match[2]) if match else ("", part)
+        if owner in found:
+            whom = f"the owner {owner}" if owner else "everyone; write those of owners as OWNER=VALUE"
+            raise ConfigError(f"{name} has two values for {whom}")
+        found[owner] = secret
+    return found
+
+
+def owned_addresses(name: str, text: str) -> dict[str, str]:
+    """Parse addresses as `owned_secrets` does, each an address or the name of a managed secret."""
+    found = owned_secrets(name, text)
+    for owner, address in found.items():
+        if not address.startswith(("http://", "https://", "secretsmanager://")):
+            whom = f" for the owner {owner}" if owner else ""
+            raise ConfigError(f"{name} is no address{whom}; begin it with https:// or secretsmanager://")
+    return found
 
 
 def switch(name: str, text: str) -> bool:

@@ -33,6 +33,11 @@ INBOX: Final = "INTERLOCK_INBOX"
 SLACK_TOKEN: Final = "INTERLOCK_SLACK_TOKEN"  # noqa: S105 - the name of a variable
 SLACK_CHANNEL: Final = "INTERLOCK_SLACK_CHANNEL"
 SLACK_API: Final = "INTERLOCK_SLACK_API"
+WEBHOOK_URL: Final = "INTERLOCK_WEBHOOK_URL"
+WEBHOOK_SECRET: Final = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+PAGERDUTY_KEY: Final = "INTERLOCK_PAGERDUTY_KEY"
+PAGERDUTY_API: Final = "INTERLOCK_PAGERDUTY_API"
+TEAMS_URL: Final = "INTERLOCK_TEAMS_URL"
 ALERTS: Final = "INTERLOCK_ALERTS"
 REPEAT_ALERTS: Final = "INTERLOCK_REPEAT_ALERTS"
 HEARTBEAT_URL: Final = "INTERLOCK_HEARTBEAT_URL"
@@ -168,11 +173,53 @@ class AlertSettings:
     routing: str = setting(
         ALERTS,
         values.plain_text,
-        "Rules that choose the channel of each alert: the path of a file, or its text.",
+        "Rules that choose channels and targets of alerts: the path of a file, or its text.",
         used_by="alerts, relay",
         see="alerts.md",
         may_name_file=True,
-        needs=SLACK_TOKEN,
+        needs=SLACK_TOKEN,  # or any other target
+    )
+    webhook_urls: Mapping[str, str] = setting(
+        WEBHOOK_URL,
+        values.owned_addresses,
+        "Address to post signed alerts to, or `secretsmanager://NAME#KEY`; of one owner: `OWNER=ADDRESS`.",
+        used_by="alerts, relay",
+        see="how-to/alert-targets.md",
+        is_secret=True,
+        needs=WEBHOOK_SECRET,
+    )
+    webhook_secret: str = setting(
+        WEBHOOK_SECRET,
+        values.plain_text,
+        "Secret that signs the webhook's requests, or `secretsmanager://NAME#KEY`.",
+        used_by="alerts, relay",
+        see="how-to/alert-targets.md",
+        is_secret=True,
+        needs=WEBHOOK_URL,
+    )
+    pagerduty_keys: Mapping[str, str] = setting(
+        PAGERDUTY_KEY,
+        values.owned_secrets,
+        "Integration key of a PagerDuty service, or `secretsmanager://NAME#KEY`; of one owner: `OWNER=KEY`.",
+        used_by="alerts, relay",
+        see="how-to/alert-targets.md",
+        is_secret=True,
+    )
+    pagerduty_api: str = setting(
+        PAGERDUTY_API,
+        values.http_address,
+        "Address of PagerDuty's Events API, for its EU region and for tests.",
+        default="https://events.pagerduty.com/v2/enqueue",
+        used_by="alerts, relay",
+        needs=PAGERDUTY_KEY,
+    )
+    teams_urls: Mapping[str, str] = setting(
+        TEAMS_URL,
+        values.owned_addresses,
+        "Webhook address of a Teams workflow, or `secretsmanager://NAME#KEY`; of one owner: `OWNER=ADDRESS`.",
+        used_by="alerts, relay",
+        see="how-to/alert-targets.md",
+        is_secret=True,
     )
     heartbeat_url: str = setting(
         HEARTBEAT_URL,
@@ -189,6 +236,12 @@ class AlertSettings:
         used_by="scheduler",
         see="watchdog.md",
     )
+
+    @property
+    def targets(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the secrets of the targets besides Slack, by variable and owner; only variables that are set."""
+        found = {WEBHOOK_URL: self.webhook_urls, PAGERDUTY_KEY: self.pagerduty_keys, TEAMS_URL: self.teams_urls}
+        return {name: secrets for name, secrets in found.items() if secrets}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,5 +489,5 @@ def without_effect(settings: Settings, *, is_aws: bool) -> Iterator[tuple[str, s
     for name, each in changed.items():
         if not is_aws and each.no_effect_off_aws:
             yield name, each.no_effect_off_aws
-        elif each.needs and each.needs not in changed:
+        elif each.needs and each.needs not in changed and not (name == ALERTS and settings.alerts.targets):
             yield name, f"there is no {each.needs}"

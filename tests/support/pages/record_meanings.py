@@ -597,6 +597,17 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("alerts test",),
+        "alertTest",
+        "one for each target",
+        {
+            "target": "the target, and its owner after a dot if the owner has an address of its own",
+            "accepted": "whether the target accepted the test message",
+            "reason": "why it did not; null if it did",
+            "durationMs": "how long it took",
+        },
+    ),
+    Record(
         ("archive",),
         "archivedWindow",
         "one for each window that was written",

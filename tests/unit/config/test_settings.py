@@ -24,15 +24,19 @@ from worker.config.settings import (
     OTLP_ENDPOINT,
     OTLP_HEADERS,
     OWN_SECRETS,
+    PAGERDUTY_KEY,
     POLLS,
     REPEAT_ALERTS,
     SETTINGS,
     SLACK_CHANNEL,
     SLACK_TOKEN,
     TARGET_RATES,
+    TEAMS_URL,
     TIMING,
     WEB_PROXY_SECRET,
     WEB_TOKENS,
+    WEBHOOK_SECRET,
+    WEBHOOK_URL,
     ReadingSettings,
     Settings,
     mistyped,
@@ -174,6 +178,10 @@ def test_what_is_secret_is_not_shown_with_the_settings() -> None:
         SLACK_TOKEN: "xoxb-hidden-1",
         HEARTBEAT_URL: "https://beats.example/hidden-2",
         OTLP_ENDPOINT: "https://me:hidden-3@collector.example",
+        WEBHOOK_URL: "https://receiver.example/hidden-4",
+        WEBHOOK_SECRET: "hidden-5",
+        PAGERDUTY_KEY: "hidden-6 payments=hidden-7",
+        TEAMS_URL: "https://teams.example?sig=hidden-8",
     }
 
     settings = read_settings(secrets)
@@ -185,6 +193,20 @@ def test_what_is_secret_is_not_shown_with_the_settings() -> None:
 def test_a_heartbeat_that_is_no_address_is_refused_without_being_shown() -> None:
     with pytest.raises(ConfigError, match="INTERLOCK_HEARTBEAT_URL is no address; begin it with https://") as refusal:
         read_settings({HEARTBEAT_URL: "beats.example/hidden"})
+
+    assert "hidden" not in str(refusal.value)
+
+
+def test_a_target_may_have_an_address_of_its_own_for_an_owner() -> None:
+    alerts = read_settings({TEAMS_URL: "https://a.example?sig=1 payments=https://b.example?sig=2"}).alerts
+
+    assert alerts.teams_urls == {"": "https://a.example?sig=1", "payments": "https://b.example?sig=2"}
+
+
+@pytest.mark.parametrize("text", ["hidden.example/x", "payments=hidden", "https://hidden-1 https://hidden-2"])
+def test_an_address_of_a_target_that_is_wrong_is_refused_without_being_shown(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"INTERLOCK_TEAMS_URL (is no address|has two values)") as refusal:
+        read_settings({TEAMS_URL: text})
 
     assert "hidden" not in str(refusal.value)
 
@@ -209,7 +231,9 @@ def test_a_setting_is_described_in_one_sentence_and_its_default_can_be_written(s
 
 
 def test_the_workers_own_credentials_are_the_secret_settings() -> None:
-    assert {SLACK_TOKEN, HEARTBEAT_URL, OTLP_ENDPOINT, OTLP_HEADERS, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
+    targets = {WEBHOOK_URL, WEBHOOK_SECRET, PAGERDUTY_KEY, TEAMS_URL}
+    telemetry = {OTLP_ENDPOINT, OTLP_HEADERS}
+    assert {SLACK_TOKEN, *targets, HEARTBEAT_URL, *telemetry, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
 
 
 def test_a_setting_without_effect_is_found_with_the_reason() -> None:

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,6 +21,7 @@ from worker.config.settings import (
     HTTP_ALLOW,
     INBOX,
     WEB,
+    WEBHOOK_URL,
     Settings,
     mistyped,
     read_settings,
@@ -137,6 +138,21 @@ def _look_at_settings(settings: Settings, *, is_aws: bool) -> Iterator[Diagnosis
             yield _in_trouble("settings", name, trouble)
         else:
             yield fine("settings", name, "is understood")
+    yield from _look_at_targets(settings)
+
+
+def _look_at_targets(settings: Settings) -> Iterator[Diagnosis]:
+    """Show which alerts each target besides Slack gets, without sending anything."""
+    if not settings.alerts.targets:
+        return
+    from worker.app.alert_targets import described_targets  # noqa: PLC0415  the wiring takes long to load
+
+    with suppress(WorkerError):  # the readings of the settings report it
+        for found in described_targets(settings.alerts):
+            if found.problem:
+                yield doubtful("alerts", found.lane, found.problem, "begin its address with https://")
+            else:
+                yield fine("alerts", found.lane, f"gets {found.severities}; `interlock alerts test` sends it a message")
 
 
 def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -154,10 +170,14 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
         yield HEALTH, lambda: parse_address(HEALTH, settings.telemetry.health)
     if settings.web.listen:
         yield WEB, lambda: _access_rules(settings)
-    if settings.alerts.slack_token:
-        from worker.app.alerts import routing_from  # noqa: PLC0415
+    if settings.alerts.slack_token or settings.alerts.targets:
+        from worker.app.alert_targets import routing_from  # noqa: PLC0415
 
         yield ALERTS, lambda: routing_from(settings.alerts)
+    if settings.alerts.webhook_urls:
+        from worker.app.alert_targets import check_webhook  # noqa: PLC0415
+
+        yield WEBHOOK_URL, lambda: check_webhook(settings.alerts)
     if settings.aws.sensors_queue and Role.SENSORS in settings.roles:
         from consumers.inbox.rules_file import rules_from  # noqa: PLC0415
 

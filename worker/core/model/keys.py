@@ -408,6 +408,7 @@ def rate_pk(name: str) -> str:
 
 RATE = "RATE"
 GROUPED_ALERTS = "GROUPEDALERTS"
+GROUPED_TARGET_ALERTS = "GROUPEDALERTS#TARGETS"
 
 
 def grouped_alert_prefix(channel: str, event_type: str = "") -> str:
@@ -417,6 +418,20 @@ def grouped_alert_prefix(channel: str, event_type: str = "") -> str:
 def grouped_alert_sk(channel: str, event_type: str, at: datetime, event_id: str) -> str:
     """Return the key of an event that waits to be sent with others of its type, in time order."""
     return f"{grouped_alert_prefix(channel, event_type)}{millis_text(at)}|{event_id}"
+
+
+def target_thread_sk(lane: str, subject: str) -> str:
+    """Return the key of what one alert target knows of a run or an incident."""
+    return f"THREAD#TARGET#{lane}#{subject}"
+
+
+def target_alerts_pk(lane: str) -> str:
+    return f"TARGETALERTS#{lane}"
+
+
+def target_alert_sk(at: datetime, order: int, event_id: str) -> str:
+    """Return the key of an alert that waits for its target, in the order in which alerts are to be sent."""
+    return f"{millis_text(at)}|{order:09d}|{event_id}"
 
 
 DEAD_LETTER_SOURCES = "DEADLETTERSOURCES"

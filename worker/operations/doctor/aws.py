@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from worker.config.roles import Role
-from worker.config.settings import Settings
+from worker.config.settings import AlertSettings, Settings
 from worker.core.errors import WorkerError
 from worker.core.model.values import Json
 from worker.core.time.skew import SKEW_MAX
@@ -51,9 +51,8 @@ class Cloud:
         for name, address in queues(aws, duties).items():
             async for found in look_at_queue(self.calls, name, address):
                 yield found
-        token = self.settings.alerts.slack_token
-        if token.startswith(MANAGED):
-            yield await ask(self.calls, secret_probe(token.removeprefix(MANAGED).partition("#")[0]))
+        for secret in _alert_secrets(self.settings.alerts):
+            yield await ask(self.calls, secret_probe(secret))
 
     async def _identity(self) -> AsyncIterator[Diagnosis]:
         try:
@@ -80,3 +79,10 @@ def _clock(ahead_s: float | None) -> Diagnosis:
         remedy = f"set the clock: beyond {SKEW_MAX.total_seconds():.0f} s a worker takes no decision"
         return wrong("clock", "skew", said, remedy)
     return fine("clock", "skew", said if ahead_s else "this clock agrees with the service's")
+
+
+def _alert_secrets(alerts: AlertSettings) -> list[str]:
+    """Return the names of the managed secrets that alert targets need, each once."""
+    of_targets = (secret for by_owner in alerts.targets.values() for secret in by_owner.values())
+    named = (each for each in (alerts.slack_token, alerts.webhook_secret, *of_targets) if each.startswith(MANAGED))
+    return list(dict.fromkeys(each.removeprefix(MANAGED).partition("#")[0] for each in named))

@@ -25,14 +25,21 @@ class GroupedAlert:
 
 
 class GroupedAlerts:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    """Reads and drops the waiting events of one partition: those for the chat, or those for other targets."""
 
-    async def groups(self) -> Sequence[tuple[str, str]]:
-        """Return channel and event type of each group. Each group costs one read, no matter how many wait."""
-        found, after = list[tuple[str, str]](), ""
+    def __init__(self, tables: Tables, partition: str = keys.GROUPED_ALERTS) -> None:
+        self._tables, self._partition = tables, partition
+
+    async def groups(self, of_channel: str = "") -> Sequence[tuple[str, str]]:
+        """Return channel and event type of each group, of one channel if it is given.
+
+        Each group costs one read, no matter how many wait.
+        """
+        found, after = list[tuple[str, str]](), keys.grouped_alert_prefix(of_channel) if of_channel else ""
         while (row := await self._next(after)) is not None:
             channel, event_type = loose_text(row, "channel"), loose_text(row, "type")
+            if of_channel and channel != of_channel:
+                break
             found.append((channel, event_type))
             # After every row of this group: the character that follows its separator.
             after = keys.grouped_alert_prefix(channel, event_type)[:-1] + chr(ord("|") + 1)
@@ -46,13 +53,15 @@ class GroupedAlerts:
         """Delete events whose message was posted. Idempotent. Raises `RetryLater`."""
         for begin in range(0, len(alerts), DELETED_AT_ONCE):
             some = alerts[begin : begin + DELETED_AT_ONCE]
-            await self._tables.commit(*(Delete(TableName.EVENTS, _key(channel, each.event)) for each in some))
+            await self._tables.commit(
+                *(Delete(TableName.EVENTS, _key(channel, each.event, self._partition)) for each in some)
+            )
 
     async def _next(self, after: str) -> Row | None:
         sk = Between(after, _LAST) if after else None
         cursor: str | None = None
         while True:
-            page = await self._tables.query(TableName.EVENTS, keys.GROUPED_ALERTS, sk=sk, limit=1, cursor=cursor)
+            page = await self._tables.query(TableName.EVENTS, self._partition, sk=sk, limit=1, cursor=cursor)
             if page.rows or page.cursor is None:
                 return page.rows[0] if page.rows else None
             cursor = page.cursor
@@ -62,7 +71,7 @@ class GroupedAlerts:
         while left > 0:
             page = await self._tables.query(
                 TableName.EVENTS,
-                keys.GROUPED_ALERTS,
+                self._partition,
                 sk=Prefix(keys.grouped_alert_prefix(channel, event_type)),
                 limit=min(PAGE, left),
                 cursor=cursor,
@@ -76,9 +85,11 @@ class GroupedAlerts:
                 return
 
 
-def waiting_write(channel: str, event: Event, severity: str, now: datetime) -> Put:
+def waiting_write(
+    channel: str, event: Event, severity: str, now: datetime, partition: str = keys.GROUPED_ALERTS
+) -> Put:
     """Build the row of an event that waits for a group message. Idempotent."""
-    key = _key(channel, event)
+    key = _key(channel, event, partition)
     row = {
         "PK": key.pk,
         "SK": key.sk,
@@ -99,8 +110,8 @@ def waiting_write(channel: str, event: Event, severity: str, now: datetime) -> P
 _LAST: Final = "\U0010ffff"
 
 
-def _key(channel: str, event: Event) -> Key:
-    return Key(keys.GROUPED_ALERTS, keys.grouped_alert_sk(channel, event.type, event.at, event.id))
+def _key(channel: str, event: Event, partition: str) -> Key:
+    return Key(partition, keys.grouped_alert_sk(channel, event.type, event.at, event.id))
 
 
 def _event(row: Row) -> Event:
