@@ -18,6 +18,7 @@ import pytest
 from tests.support.builders import command_line
 from tests.support.worlds import fork_server
 from tests.support.worlds.live_worker import LOOK_AGAIN_S, PATIENCE_S, environment, live_worker, until
+from worker.cli.terminal.store_session import Exit
 from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
@@ -108,7 +109,9 @@ def put(at: Path, status: str) -> None:
     """As `interlock sensor put`, without the time it takes to start a Python."""
     store = f"sqlite:///{at / 'interlock.db'}"
     words = ("sensor", "put", "orders", "ready", f"status={status}", "--period", DAY, "--store", store)
-    assert command_line.interlock(*words, clock=SystemClock()).exit_code == 0
+    # A disk that stalls for seconds is no fault of the worker: the code says to try again, and so does a person.
+    codes = (command_line.interlock(*words, clock=SystemClock()).exit_code for _ in range(5))
+    assert next((code for code in codes if code != Exit.LATER), Exit.LATER) == 0
 
 
 def test_a_terminal_shows_each_change_of_a_run_once_in_colour(at: Path) -> None:
