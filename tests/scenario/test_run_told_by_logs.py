@@ -103,6 +103,12 @@ async def test_the_lines_of_two_workers_tell_a_failed_run_without_the_store(tmp_
             outside = Onlooker(tables=tables)
             await outside.say_ready([key])
             owner = await owner_of(outside, key, [first, second])
+
+            async def is_logged() -> bool:
+                return owner.has_logged('"JobStarted"')
+
+            # A worker that is killed between its commit and its line takes the line with it.
+            await wait_until(is_logged, within_s=ENDED_WITHIN_S, workers=[owner])
             other = second if owner is first else first
             sessions = [session_of(owner), session_of(other)]
             owner.kill()
