@@ -30,9 +30,10 @@ from worker.core.collect.collection import (
     see_marker,
     sensor_data,
 )
-from worker.core.errors import Rejected, RetryLater
+from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
 from worker.runtime.timers import Wakeable
 from worker.store.repos.delivery.inbox_ledger import InboxLedger, LedgerEntry
 from worker.store.repos.delivery.part_collections import (
@@ -49,7 +50,9 @@ PROGRESS: Final = timedelta(seconds=10)  # between two sensors of a collection t
 RACES: Final = Backoff(attempts_max=30, first_s=0.02, longest_s=0.5, budget_s=20.0)
 CHECK_S: Final = 15.0  # how soon a worker notices a collection that another worker left behind
 CHECKS_MAX: Final = 100  # at a time
-UNKNOWN_RULE: Final = timedelta(hours=1)  # until a collection of a rule that this worker does not have is checked again
+POSTPONED: Final = timedelta(hours=1)  # until a collection is checked again whose rule or rows this worker cannot use
+
+_log = logger()
 
 
 @dataclass(slots=True, eq=False)
@@ -263,19 +266,27 @@ class Collector:
             if collect is None:
                 await self._postpone(key, due_at, now)
                 continue
-            await self._move(key, collect, (), lambda seen, _: Folded(seen.collection), fired_at=due_at)
-            if key.rule in self._archived and self._archive is not None:
-                await self._archive.archive(key, *self._archived[key.rule])
+            try:
+                await self._check(key, collect, due_at)
+            except (Rejected, ConfigError) as problem:
+                # One damaged row must not keep the other collections from their checks.
+                _log.warning("collection.troubled", pipeline=key.pipeline, sensor=key.sensor, problem=str(problem))
+                await self._postpone(key, due_at, now)
         return len(due)
 
+    async def _check(self, key: CollectionKey, collect: Collect, due_at: datetime) -> None:
+        await self._move(key, collect, (), lambda seen, _: Folded(seen.collection), fired_at=due_at)
+        if key.rule in self._archived and self._archive is not None:
+            await self._archive.archive(key, *self._archived[key.rule])
+
     async def _postpone(self, key: CollectionKey, due_at: datetime, now: datetime) -> None:
-        """Move the check of a collection whose rule this worker does not have, so that it hides no other."""
+        """Move the check of a collection that this worker cannot check now, so that it hides no other."""
         seen = await self._collections.load(key)
         if seen.check_at != due_at:
             await self._collections.drop_check(key, due_at)
             return
         try:
-            await self._collections.save(key, seen, seen.collection, parts={}, check_at=now + UNKNOWN_RULE, now=now)
+            await self._collections.save(key, seen, seen.collection, parts={}, check_at=now + POSTPONED, now=now)
         except StaleWrite:
             return  # a worker that has the rule was faster
 

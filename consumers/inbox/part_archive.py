@@ -33,6 +33,7 @@ LOOK: Final = timedelta(seconds=15)  # for the end of the run; the interval grow
 LOOK_MAX: Final = timedelta(hours=1)
 GIVE_UP: Final = timedelta(days=30)  # after the last change: then nobody looks for the run any more
 AT_ONCE: Final = 8
+PER_LOOK_MAX: Final = 5 * PARTS_PER_COMMIT  # objects; the next look archives more, and other collections get a turn
 RACES: Final = Backoff(attempts_max=20, first_s=0.02, longest_s=0.5, budget_s=20.0)
 
 
@@ -58,7 +59,7 @@ class PartArchive:
         self._collections, self._versions = PartCollections(tables), PipelineVersions(tables)
 
     async def archive(self, key: CollectionKey, bucket: str, to: BucketPrefix) -> int:
-        """Archive what completed runs used of a collection; return how many objects were archived."""
+        """Archive what completed runs used of a collection, up to a limit; return how many objects."""
         seen = await self._collections.load(key)
         if not seen.collection.is_complete or seen.collection.archived >= seen.collection.version:
             return 0
@@ -73,6 +74,8 @@ class PartArchive:
             if len(waiting) == PARTS_PER_COMMIT:
                 done += await self._archive(key, bucket, to, waiting, problems)
                 waiting = []
+                if done >= PER_LOOK_MAX:
+                    return done
         done += await self._archive(key, bucket, to, waiting, problems)
         await self._finish(key, used, problems)
         return done

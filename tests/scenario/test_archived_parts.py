@@ -1,11 +1,12 @@
 """The objects of a completed run are archived: none is lost, and none that the run did not use."""
 
 import asyncio
-from itertools import count
+from itertools import count, pairwise
 from typing import Final
 
 import pytest
 
+from consumers.inbox import part_archive
 from consumers.inbox.consumer import SensorInbox
 from consumers.inbox.notifications import Happened, ObjectNotification
 from consumers.inbox.objects import Objects
@@ -13,7 +14,7 @@ from consumers.inbox.rules_file import rules_of
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.objects import FakeObjects, etag_of
 from tests.support.worlds.engine import DAY, World, a_world
-from worker.core.errors import RetryLater
+from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import State
 from worker.store.repos.delivery.part_collections import CollectionKey, PartCollections
@@ -111,6 +112,52 @@ async def test_a_failed_run_keeps_its_objects_where_they_are() -> None:
 
     assert await world.state() is State.FAILED_FINAL
     assert {key for _, key in objects.bodies} == set(KEYS)
+
+
+@on_virtual_time
+async def test_a_look_archives_a_bounded_number_of_objects_and_later_ones_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(part_archive, "PARTS_PER_COMMIT", 1)
+    monkeypatch.setattr(part_archive, "PER_LOOK_MAX", 1)
+    world = await a_world()
+    async with world.worker():
+        objects = await a_bucket(world)
+        world.runner.finish()
+        archived: list[int] = []
+        for _ in range(6):
+            await check(world, objects)
+            archived.append(sum(key.startswith("done/") for _, key in objects.bodies))
+
+    assert max(later - earlier for earlier, later in pairwise([0, *archived])) == 1
+    assert archived[-1] == len(KEYS)
+
+
+@on_virtual_time
+async def test_a_collection_that_cannot_be_checked_keeps_no_other_from_its_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await a_world()
+    checked = list[str]()
+
+    async def archive(_self: part_archive.PartArchive, key: CollectionKey, *_: object) -> int:
+        checked.append(key.sensor)
+        if key.sensor == f"parts#{DAY}":
+            raise Rejected("the row of its run is damaged")
+        return 0
+
+    monkeypatch.setattr(part_archive.PartArchive, "archive", archive)
+    async with world.worker():
+        objects = await a_bucket(world)
+        for key in KEYS:
+            await report(world, objects, key.replace(DAY, "2026-03-02"), key.encode())
+        await check(world, objects, times=2)
+
+    assert {f"parts#{DAY}", "parts#2026-03-02"} <= set(checked)
+    key = CollectionKey(rule="parts", pipeline=PipelineId("orders"), sensor=f"parts#{DAY}")
+    check_at = (await PartCollections(world.tables).load(key)).check_at
+    assert check_at is not None
+    assert check_at > world.clock.now()
 
 
 @pytest.mark.parametrize("phase", ["before copy", "after copy", "before delete", "after delete"])
