@@ -195,9 +195,12 @@ def _named(arn: str) -> str:
         case "sqs":
             return f"queue/{name.rpartition('-')[2]}"
         case _:
-            secret = next((f"secret/{of}" for of in ("slack", "web") if of in name), "secret/jobs")
+            secret = next((f"secret/{of}" for of in SECRETS if of in name), "secret/jobs")
             return {"events": "bus", "ecs": "task", "secretsmanager": secret}.get(service, "")
 
+
+# By what the names of the example's secrets contain; the longer ones first.
+SECRETS = ("slack", "webhook-url", "webhook-secret", "pagerduty", "teams", "web")
 
 # What statements about probes and the inbox are about: the service, and whether it is what is in a bucket.
 PROBED = {

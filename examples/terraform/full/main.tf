@@ -125,6 +125,13 @@ resource "aws_secretsmanager_secret" "slack" {
   kms_key_id = aws_kms_key.this.arn
 }
 
+resource "aws_secretsmanager_secret" "alert_targets" {
+  #checkov:skip=CKV2_AWS_57:the services that give out these keys and addresses rotate none by a function; a person replaces them
+  for_each   = toset(["webhook-url", "webhook-secret", "pagerduty", "teams"])
+  name       = "example-interlock-${each.key}"
+  kms_key_id = aws_kms_key.this.arn
+}
+
 resource "aws_sns_topic" "alarms" {
   name              = "example-interlock-alarms"
   kms_master_key_id = aws_kms_key.this.arn
@@ -153,8 +160,14 @@ module "interlock" {
   kms_key_arn      = aws_kms_key.this.arn
   slack_secret_arn = aws_secretsmanager_secret.slack.arn
   slack_channel    = "C0123456789"
-  alarm_topic_arn  = aws_sns_topic.alarms.arn
-  heartbeat_url    = "https://example.com/heartbeat/interlock"
+  alert_secret_arns = {
+    webhook_url    = aws_secretsmanager_secret.alert_targets["webhook-url"].arn
+    webhook_secret = aws_secretsmanager_secret.alert_targets["webhook-secret"].arn
+    pagerduty_key  = aws_secretsmanager_secret.alert_targets["pagerduty"].arn
+    teams_url      = aws_secretsmanager_secret.alert_targets["teams"].arn
+  }
+  alarm_topic_arn = aws_sns_topic.alarms.arn
+  heartbeat_url   = "https://example.com/heartbeat/interlock"
 
   inbox_bucket_arns = ["arn:aws:s3:::example-landing"]
   inbox_rules       = file("${path.module}/inbox.yaml")
