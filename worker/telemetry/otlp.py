@@ -29,10 +29,11 @@ def resource_of(service: str, instance: str, named: Mapping[str, str]) -> dict[s
 def named_values(text: str) -> dict[str, str]:
     """Read `name=value,name=value`, values percent-encoded. Raises `ValueError`."""
     found: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
+    for number, pair in enumerate(filter(None, (part.strip() for part in text.split(","))), 1):
         name, is_pair, value = pair.partition("=")
         if not is_pair or not name.strip():
-            raise ValueError(f"{name.strip() or pair!r} has no value; write name=value, separated by commas")
+            # Without its text, which may be a secret.
+            raise ValueError(f"part {number} is not name=value; separate the parts by commas")
         found[name.strip()] = unquote(value.strip())
     return found
 

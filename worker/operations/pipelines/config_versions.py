@@ -1,5 +1,6 @@
 """The kept versions of a pipeline's configuration, and how one differs from that in force."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ async def config_diff(
     lines = list(unified_diff(before, after, lineterm="", n=2))[2:]
     kinds = {"+": "added", "-": "removed", "@": "place"}
     diff = [DiffLine(kinds.get(line[:1], "same"), line) for line in lines[: DIFF_LINES_MAX + 1]]
-    return VersionChange(diff, plan_effect(earlier.pipeline, current.pipeline, now))
+    # In a thread: a schedule of every minute expects 20,000 runs, and the event loop must not wait for them.
+    effect = await asyncio.to_thread(plan_effect, earlier.pipeline, current.pipeline, now)
+    return VersionChange(diff, effect)
 
 
 def plan_effect(earlier: Pipeline, current: Pipeline, now: datetime) -> PlanEffect:

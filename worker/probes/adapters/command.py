@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from signal import SIGKILL, pidfd_send_signal
+from signal import SIGKILL
 from typing import Final, cast
 
 from worker.core.errors import RetryLater
@@ -88,15 +89,18 @@ async def _end_rest(exited: asyncio.Event, mark: str) -> None:
 def _end_marked(mark: str) -> None:
     """End all processes that have inherited a mark, also those that left the program's group.
 
-    A probe is sent again and again, so what one request leaves behind would add up.
+    A probe is sent again and again, so what one request leaves behind would add up. Only Linux shows the mark: on other
+    systems, a process that left the group stays.
     """
+    if not hasattr(os, "pidfd_open"):
+        return
     wanted = f"{MARK}={mark}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended, or belongs to somebody else
             descriptor = os.pidfd_open(int(path.parent.name))
             try:
                 if wanted in path.read_bytes():
-                    pidfd_send_signal(descriptor, SIGKILL)
+                    signal.pidfd_send_signal(descriptor, SIGKILL)
             finally:
                 os.close(descriptor)
 
