@@ -227,6 +227,12 @@ def _ledger() -> "Typer":
     return ledger_app
 
 
+def _summary() -> "Typer":
+    from worker.cli.commands.operate.summary import summary_app
+
+    return summary_app
+
+
 def _migrate() -> "Typer":
     from worker.cli.commands.migrate import migrate_app
 
@@ -304,6 +310,11 @@ Exit codes:
                     "ledger",
                     "Find the records that changed since a job last processed them, and save that it did.",
                     _ledger,
+                ),
+                CommandEntry(
+                    "summary",
+                    "Save how many records a running job saw, processed, skipped and failed on.",
+                    _summary,
                 ),
                 CommandEntry("probe", "Test probes, and list their results, ages and failures.", _probe),
             ),

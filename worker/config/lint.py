@@ -5,12 +5,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
 from itertools import islice, takewhile
 from typing import cast
 
 from worker.core.model.calendars import Exclusion, reason_excluded
 from worker.core.model.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule, local_date
 from worker.core.model.rules import Group, Mode, Rule
+from worker.core.model.summaries import NAMES as SUMMARY_NAMES
+from worker.core.model.summaries import SUMMARY_KEY
 from worker.core.model.templates import RUN_VARIABLES
 from worker.core.model.values import Json
 from worker.core.schedule.expected_runs import expected_runs
@@ -55,6 +58,7 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
     if pipeline.post_run:
         yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
+        yield from _lint_summary(pipeline.post_run.rules, ("postRun",), "rules")
         if pipeline.post_run.evaluation:
             yield LintFinding(
                 ("postRun", "evaluation"), "has no effect", "rules are evaluated when their sensor arrives"
@@ -211,6 +215,19 @@ def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[LintFindin
             yield from _lint_key(member, path)
         else:
             yield from _lint_group(member, path, _MEMBERS[member.mode])
+
+
+def _lint_summary(group: Group, at: Path, members_key: str) -> Iterator[LintFinding]:
+    """Yield post-run rules on counts that no summary has."""
+    for index, member in enumerate(group.members):
+        path = (*at, members_key, index)
+        if isinstance(member, Group):
+            yield from _lint_summary(member, path, _MEMBERS[member.mode])
+        elif member.key == SUMMARY_KEY and member.field is not None and member.field not in SUMMARY_NAMES:
+            message = f"`{member.field[:60]}` is no count of a job's summary, so the rule never holds"
+            close = get_close_matches(member.field, SUMMARY_NAMES, n=1)
+            known = f"did you mean `{close[0]}`?" if close else f"a summary has {', '.join(SUMMARY_NAMES)}"
+            yield LintFinding((*path, "field"), message, f"{known}; or give a sensor of your own another name")
 
 
 _MEMBERS = {Mode.ALL: "all", Mode.ANY: "any", Mode.AT_LEAST: "rules"}

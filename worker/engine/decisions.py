@@ -19,6 +19,7 @@ from worker.core.run.effects import (
     PollNow,
     Reopen,
 )
+from worker.core.run.endings import final_summary
 from worker.core.run.facts import (
     Fact,
     JobFound,
@@ -210,7 +211,8 @@ class Decisions:
         """Give a success the current sensors, read after the run row; each try reads them again."""
         if asked.run is None or asked.run.is_ended or not _is_success(asked.fact):
             return asked
-        inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now)
+        summary = final_summary(asked.run, asked.fact.outputs)
+        inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now, summary)
         return replace(asked, fact=replace(asked.fact, inputs=inputs))
 
     async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:

@@ -11,7 +11,14 @@ from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
-from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
+from worker.core.run.evaluation import (
+    evaluate_rules,
+    for_start,
+    judge_post_run,
+    judge_summary,
+    post_run_sensors,
+    required_sensors,
+)
 from worker.core.run.facts import Fact, Inputs, RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_and_size_of
@@ -55,12 +62,24 @@ class SensorReader:
         found = await self.read(key, pipeline, _named(pipeline, schedule))
         return Readings(for_start(pipeline, schedule, key.period, found.seen), found.absences)
 
-    async def inputs(self, run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime) -> Inputs:
-        """Read the current state of the sensors that a run's job was started on. Load the run first."""
+    async def inputs(
+        self,
+        run: Run,
+        pipeline: Pipeline,
+        schedule: Schedule,
+        now: datetime,
+        summary: Mapping[str, int] | None = None,
+    ) -> Inputs:
+        """Read the current state of the sensors that a run's job was started on. Load the run first.
+
+        `summary` is what its job counted.
+        """
         # A probe whose result has expired since is not a change: nothing has asked again.
         readings = (await self.read(run.key, pipeline, _named(pipeline, schedule), with_stale=True)).seen
         baseline = await self.baseline(run.key) if pipeline.post_run else dict[str, Json]()
-        return Inputs(readings, baseline, await in_turns(judge_post_run(pipeline, run.started_on, readings, now)))
+        on_change = await in_turns(judge_post_run(pipeline, run.started_on, readings, now, summary))
+        on_summary = await in_turns(judge_summary(pipeline, run.started_on, readings, summary, now))
+        return Inputs(readings, baseline, on_change, on_summary)
 
     async def baseline(self, key: RunKey) -> Mapping[str, Json]:
         """Return the baseline that drift of a run is measured against: each post-run sensor's data by name."""

@@ -95,9 +95,10 @@ class RunRecord:
 
     `state` is the stored value and `status` the word for people. `since` is when the run entered its state.
     `started_at` is when the job of the current attempt was started, and `duration` how long that job took. `owner` is
-    the owner of the pipeline. Until `monitored_until`, probes keep checking the results of a success. `inputs` and
-    `outputs` are null unless they were requested and exist. A row that cannot
-    be read has the state `UNREADABLE`, and `reason` says why.
+    the owner of the pipeline. Until `monitored_until`, probes keep checking the results of a success. `summary` is
+    how many records the job of the current attempt saw, processed, skipped and failed on, as it says. `inputs` and
+    `outputs` are null unless they were requested and exist. A row that cannot be read has the state `UNREADABLE`, and
+    `reason` says why.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _NAMES
@@ -124,6 +125,7 @@ class RunRecord:
     origin: str | None = None
     deadline: DeadlineRecord | None = None
     monitored_until: datetime | None = None
+    summary: Mapping[str, int] | None = None
     inputs: Mapping[str, InputRecord] | None = None
     outputs: Mapping[str, Data] | None = None
     links: RunLinks

@@ -41,7 +41,7 @@ class AccessMode(StrEnum):
 class AccessRole(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
-    PRODUCER = "producer"  # writes sensors and records of ledgers, and reads nothing else
+    PRODUCER = "producer"  # writes sensors, records of ledgers and summaries, and reads nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ ANYONE: Final = Caller("local", AccessRole.VIEWER)
 JOB: Final = Caller("job", AccessRole.VIEWER)
 CALLBACKS: Final = "/api/v1/jobs/"
 SENSORS: Final = "/api/v1/sensors"
-LEDGER_CALLS: Final = re.compile(r"/api/v1/ledgers/[^/]+/(diff|commit|seed)")
+# What a job calls while it runs, besides writing sensors.
+JOB_CALLS: Final = re.compile(r"/api/v1/(ledgers/[^/]+/(diff|commit|seed)|runs/[^/]+/[^/]+/[^/]+/summary)")
 
 # Returns who was signed in before a request came here. Raises `WebProblem`, and `RetryLater` if it cannot tell.
 Identify: TypeAlias = Callable[[Scope], Awaitable[Caller]]
@@ -206,7 +207,7 @@ class AccessRules:
 def _is_for_producers(scope: Scope) -> bool:
     path = str(scope["path"])
     is_sensor = path == SENSORS or path.startswith(f"{SENSORS}/")
-    return scope["method"] == "POST" and (is_sensor or LEDGER_CALLS.fullmatch(path) is not None)
+    return scope["method"] == "POST" and (is_sensor or JOB_CALLS.fullmatch(path) is not None)
 
 
 def _host_of(scope: Scope) -> str | None:

@@ -273,6 +273,17 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("summary put",),
+        "run-summary",
+        "one record",
+        {
+            "pipeline": "the pipeline",
+            "schedule": "the schedule",
+            "period": "the period",
+            "summary": "`seen`, `processed`, `skipped` and `errored`, as far as the job gave them",
+        },
+    ),
+    Record(
         ("store init",),
         "init",
         "one record",
@@ -335,6 +346,7 @@ RECORDS: Final[Sequence[Record]] = (
             "evaluationAt": "when its rules must hold; null without such a deadline",
             "evaluationVerdict": "how that was judged: null until then",
             "monitoredUntil": "until when probes check the results of a completed run; null without `postRun.monitor`",
+            "summary": "`seen`, `processed`, `skipped` and `errored`, as the job of this attempt counted them; or null",
             "warnedAt": "when an SLA warning was sent; null if none was",
             "verdict": "how the deadline was judged: null until then",
         },

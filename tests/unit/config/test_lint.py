@@ -246,3 +246,13 @@ def test_a_key_that_does_nothing_is_said_to_do_nothing() -> None:
 
     assert ("sla.critical", "has no effect") in found
     assert ("postRun.evaluation", "has no effect") in found
+
+
+def test_a_post_run_rule_on_a_count_that_no_summary_has_is_most_likely_mistyped() -> None:
+    rules = "{key: summary, field: FIELD, check: lte, value: 10}"
+    text = f"{HEAD}{JOB}{TRIGGER}postRun: {{rules: [{{any: [{rules}]}}]}}\n"
+
+    assert warnings(text.replace("FIELD", "errored")) == []
+    [(path, message)] = warnings(text.replace("FIELD", "errors"))
+    assert path == "postRun.rules[0].any[0].field"
+    assert message == "`errors` is no count of a job's summary, so the rule never holds"

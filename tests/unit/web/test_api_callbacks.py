@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.builders.cli_runs import a_stored_run, key_of, version_hash
-from tests.support.worlds.web import BASE, WebWorld, a_web_world, rules
+from tests.support.worlds.web import BASE, OPERATOR, WebWorld, a_web_world, rules
 from worker.config.store_setting import GROUP
 from worker.core.run.state import Run, State
 from worker.jobs.callbacks import CallbackClaim, callback_urls, seal
@@ -144,3 +144,48 @@ async def test_the_key_is_made_once(world: WebWorld) -> None:
     first = await make_callback_key(world.tables, GROUP, lambda: "one")
 
     assert await make_callback_key(world.tables, GROUP, lambda: "two") == first
+
+
+def summary_address(url: str) -> str:
+    return f"{url.removesuffix('/ended')}/summary"
+
+
+async def test_a_running_job_puts_its_summary_at_its_own_address(world: WebWorld) -> None:
+    run, url = await a_running_job(world)
+
+    first = await report(world, summary_address(url), {"seen": 12, "errored": 1})
+    more = await report(world, summary_address(url), {"errored": 2})
+
+    assert (first.status_code, first.json()["summary"]) == (200, {"seen": 12, "errored": 1})
+    assert more.json()["summary"] == {"seen": 12, "errored": 2}
+    stored = await Runs(world.tables).load(run.key)
+    assert isinstance(stored, Run)
+    assert stored.summary == {"seen": 12, "errored": 2}
+
+
+async def test_an_older_attempt_puts_no_summary(world: WebWorld) -> None:
+    run, url = await a_running_job(world)
+    await Runs(world.tables).save(replace(run, attempt=run.attempt + 1))
+
+    assert (await report(world, summary_address(url), {"seen": 1})).status_code == 409
+    assert (await report(world, summary_address(url.replace("jobs/", "jobs/x")), {"seen": 1})).status_code == 401
+
+
+@pytest.mark.parametrize("body", [{}, {"seen": -1}, {"seen": "3"}, {"seen": True}, {"seen": 1.5}, {"rows": 1}, []])
+async def test_what_is_no_summary_is_refused(world: WebWorld, body: object) -> None:
+    _, url = await a_running_job(world)
+
+    assert (await report(world, summary_address(url), body)).status_code == 422
+
+
+async def test_a_summary_is_put_by_the_name_of_the_run(world: WebWorld) -> None:
+    run, _ = await a_running_job(world)
+    path = f"/api/v1/runs/{run.key}/summary"
+
+    async with world.client(OPERATOR) as client:
+        done = await client.post(path, json={"attempt": 1, "seen": 5})
+        old = await client.post(path, json={"attempt": 9, "seen": 6})
+        unknown = await client.post("/api/v1/runs/orders/stream/2020-01-01/summary", json={"seen": 1})
+
+    assert (done.status_code, done.json()["summary"]) == (200, {"seen": 5})
+    assert (old.status_code, unknown.status_code) == (409, 409)

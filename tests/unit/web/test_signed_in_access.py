@@ -279,6 +279,7 @@ async def test_only_named_users_and_groups_of_a_proxy_may_act(headers: dict[str,
         ("GET", "/", False),
         ("POST", PAUSE, False),
         ("POST", "/api/v1/sensorsx", False),
+        ("POST", "/api/v1/runs/orders/cron/2026-03-03/rerun", False),
         ("DELETE", "/api/v1/runs/orders/cron/2026-03-03", False),
         ("POST", "/api/v1/bulk", False),
     ],
@@ -294,6 +295,16 @@ async def test_a_producer_may_write_sensors_and_nothing_else(method: str, path: 
 
     assert (answer.status_code == 202) is is_allowed
     assert is_allowed or answer.status_code == 403
+
+
+async def test_a_producer_may_put_the_summary_of_a_running_job() -> None:
+    tokens = parse_tokens(f"loader:producer:{sha256('producer')}")
+    async with a_web_world(access=rules(tokens=tokens)) as world:
+        transport = httpx.ASGITransport(world.guard)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=bearer("producer")) as client:
+            answer = await client.post("/api/v1/runs/orders/stream/2026-03-03/summary", json={"seen": 1})
+
+    assert answer.status_code == 409  # there is no such run; the role may ask
 
 
 async def test_nobody_acts_on_a_server_that_is_read_only() -> None:

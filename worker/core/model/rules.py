@@ -1,6 +1,6 @@
 """Rules: conditions on sensors, each with a sentence that says why it holds or not."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Container, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -214,6 +214,16 @@ def _group_result(group: Group, members: tuple[RuleResult | GroupResult, ...]) -
         case Mode.AT_LEAST:
             passed = held >= group.count
     return GroupResult(mode=group.mode, count=group.count, passed=passed, members=members)
+
+
+def may_hold(result: GroupResult, unknown: Container[str]) -> bool:
+    """Return whether a group could hold if every rule on the unknown sensors did."""
+    held = sum(
+        member.passed or member.rule.key in unknown if isinstance(member, RuleResult) else may_hold(member, unknown)
+        for member in result.members
+    )
+    needed = {Mode.ALL: len(result.members), Mode.ANY: 1, Mode.AT_LEAST: result.count}
+    return held >= needed[result.mode]
 
 
 def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:

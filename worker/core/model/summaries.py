@@ -1,7 +1,7 @@
 """Summaries: how many records a job saw, processed, skipped and failed on, as it reports.
 
 A command job prints it as its last line, in JSON. Other jobs return it, or report it with their end: as the result
-itself, or as its member `summary`.
+itself, or as its member `summary`. Any job may also put it while it runs; what was put counts first.
 """
 
 import json
@@ -12,6 +12,7 @@ from worker.core.model.values import Json
 
 NAMES: Final = ("seen", "processed", "skipped", "errored")
 NUMBER_MAX: Final = 10**15
+SUMMARY_KEY: Final = "summary"  # what post-run rules call the run's own summary
 
 
 def summary_of(outputs: Mapping[str, Json] | None) -> Mapping[str, int] | None:
@@ -21,6 +22,16 @@ def summary_of(outputs: Mapping[str, Json] | None) -> Mapping[str, int] | None:
     said: list[Json] = [outputs.get("summary"), outputs.get("result"), outputs, _parsed(outputs.get("lastLine"))]
     said += [each["summary"] for each in said if isinstance(each, Mapping) and "summary" in each]
     return next((found for each in said if (found := _counts(each))), None)
+
+
+def merged_summary(found: Mapping[str, int] | None, put: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    """Return a summary from what the job returned and what was put while it ran; None if both are none."""
+    return {**(found or {}), **(put or {})} or None
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a number that a summary may have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
 
 
 def summary_text(summary: Mapping[str, int]) -> str:

@@ -187,6 +187,13 @@ class NoteHandled:
     identity: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoteSummary:
+    """Record how many records the job saw, processed, skipped and failed on."""
+
+    summary: Mapping[str, int]
+
+
 # --- other rows of the same commit ------------------------------------------------------------------------------------
 
 
@@ -337,6 +344,7 @@ OfRow: TypeAlias = (
     | NoteChange
     | NotePostRun
     | NoteHandled
+    | NoteSummary
     | ShiftTimes
 )
 BesideRow: TypeAlias = (

@@ -6,6 +6,7 @@ from dataclasses import replace
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.job_data import JobOutputs
+from worker.core.model.summaries import SUMMARY_KEY, merged_summary, summary_of
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Context
 from worker.core.run.decision import Decision, ignore
@@ -16,6 +17,7 @@ from worker.core.run.effects import (
     KeepOutputs,
     LogJob,
     MoveTo,
+    NoteSummary,
     RecordRerun,
     Retry,
     WaiveDeadline,
@@ -44,8 +46,22 @@ def tell_unchecked(context: Context, notices: tuple[str, ...]) -> list[Effect]:
 
 
 def keep_outputs(run: Run, outputs: Mapping[str, Json] | None) -> list[Effect]:
-    """Store what the job of the current attempt returned, if anything is known of it."""
-    return [] if outputs is None else [KeepOutputs(JobOutputs(attempt=run.attempt, outputs=outputs))]
+    """Store what the job of the current attempt returned, if anything is known, and what it put before."""
+    if outputs is None:
+        return []
+    put = {SUMMARY_KEY: dict(summary)} if run.summary and (summary := final_summary(run, outputs)) else {}
+    return [KeepOutputs(JobOutputs(attempt=run.attempt, outputs={**outputs, **put}))]
+
+
+def final_summary(run: Run, outputs: Mapping[str, Json] | None) -> Mapping[str, int] | None:
+    """Return the summary of the current attempt; None if its job gave none."""
+    return merged_summary(summary_of(outputs), run.summary)
+
+
+def note_summary(run: Run, outputs: Mapping[str, Json] | None) -> list[Effect]:
+    """Record the summary of the current attempt on the run, if it is new."""
+    summary = final_summary(run, outputs)
+    return [] if summary is None or summary == run.summary else [NoteSummary(summary)]
 
 
 def budget_of(category: FailureCategory | None) -> Budget:

@@ -8,7 +8,8 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.readiness import READINESS_REASON_MAX, RULES_KEPT_MAX, Readiness, ReadinessVerdict
 from worker.core.model.rule_report import RuleReport, missing_of, reports_of, unmet
-from worker.core.model.rules import Absences, GroupResult, evaluate_in_turns, keys
+from worker.core.model.rules import Absences, GroupResult, evaluate_in_turns, keys, may_hold
+from worker.core.model.summaries import SUMMARY_KEY
 from worker.core.model.values import Json
 from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.sensor_match import SensorContent, period_named
@@ -63,14 +64,47 @@ def baseline(pipeline: Pipeline, readings: Mapping[str, SensorReading]) -> dict[
 
 
 def judge_post_run(
-    pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, SensorReading], now: datetime
+    pipeline: Pipeline,
+    started_on: Mapping[str, str],
+    readings: Mapping[str, SensorReading],
+    now: datetime,
+    summary: Mapping[str, int] | None = None,
 ) -> Generator[None, None, GroupResult | None]:
     """Evaluate the post-run rules if one of their sensors differs from what the job was started on."""
     inputs = [name for name in post_run_sensors(pipeline) if name in readings and name in started_on]
     if pipeline.post_run is None or all(readings[name].content_hash == started_on[name] for name in inputs):
         return None
-    data = {name: reading.data for name, reading in readings.items()}
+    data = with_summary({name: reading.data for name, reading in readings.items()}, summary)
     return (yield from evaluate_in_turns(pipeline.post_run.rules, data, now))
+
+
+def judge_summary(
+    pipeline: Pipeline,
+    started_on: Mapping[str, str],
+    readings: Mapping[str, SensorReading],
+    summary: Mapping[str, int] | None,
+    now: datetime,
+) -> Generator[None, None, GroupResult | None]:
+    """Evaluate post-run rules that name the job's summary, when the job has ended.
+
+    The result is None if there is no summary, or if sensors that are not written yet may still change it.
+    """
+    if pipeline.post_run is None or summary is None or SUMMARY_KEY not in post_run_sensors(pipeline):
+        return None
+    others = [name for name in post_run_sensors(pipeline) if name != SUMMARY_KEY]
+    is_new = {name: name in readings and readings[name].content_hash != started_on.get(name) for name in others}
+    data: dict[str, Mapping[str, Json]] = {name: readings[name].data for name in others if is_new[name]}
+    absences = {name: f"{name} was not written since the job was started" for name in others if not is_new[name]}
+    rules, seen = pipeline.post_run.rules, with_summary(data, summary)
+    result = yield from evaluate_in_turns(rules, seen, now, absences)
+    return result if result.passed or not may_hold(result, absences) else None
+
+
+def with_summary(
+    data: Mapping[str, Mapping[str, Json]], summary: Mapping[str, int] | None
+) -> Mapping[str, Mapping[str, Json]]:
+    """Return what post-run rules see: the sensors, and under its own name the summary that the job gave."""
+    return data if summary is None else {**data, SUMMARY_KEY: dict(summary)}
 
 
 # --- readiness ------------------------------------------------------------------------------------------------------

@@ -217,12 +217,14 @@ class Inputs:
     """Holds a run's current sensors, by the names its rules use, and the baseline for drift.
 
     Read them after the run: only then does the run's version prove that no change was missed in between. `post_run` is
-    the result of the post-run rules; None if none of their sensors changed since the start.
+    the result of the post-run rules; None if none of their sensors changed since the start. `post_run_on_summary` is
+    their result if the job's summary decides it; None if it does not, or they do not name it.
     """
 
     readings: Mapping[str, SensorReading]
     baseline: Mapping[str, Json]
     post_run: GroupResult | None = None
+    post_run_on_summary: GroupResult | None = None
 
 
 # --- the start --------------------------------------------------------------------------------------------------------

@@ -224,8 +224,11 @@ class Comparison:
         return is_for_later(SensorContent(reading.key, reading.data), self._run.key.period)
 
 
-def report_changes(context: Context, compared: Comparison) -> list[Effect]:
-    """Report changes under the job as if they had arrived a second after the end: once, with one rerun."""
+def report_changes(context: Context, compared: Comparison, *, judged: bool = False) -> list[Effect]:
+    """Report changes under the job as if they had arrived a second after the end: once, with one rerun.
+
+    With `judged`, the result of the post-run rules is reported already.
+    """
     late, changed = compared.late, compared.post_run
     drifted = [change for change in changed if change.is_drifted]
     effects = [*_late_data(context, late), *_drift(context, drifted), *_notes(changed)]
@@ -233,7 +236,7 @@ def report_changes(context: Context, compared: Comparison) -> list[Effect]:
         return [*effects, request_rerun(context, LATE_DATA, late[-1].content_hash)]
     if drifted:
         return [*effects, request_rerun(context, DATA_DRIFT, drifted[-1].content_hash)]
-    return [*effects, *compared.post_run_verdict()]
+    return [*effects, *([] if judged else compared.post_run_verdict())]
 
 
 def _late_data(context: Context, late: list[InputChange]) -> list[Effect]:

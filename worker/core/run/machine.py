@@ -28,6 +28,7 @@ from worker.core.run.effects import (
     NotePostRun,
     NoteSignal,
     NoteStart,
+    NoteSummary,
     NoteUpstreams,
     Reopen,
     Retry,
@@ -209,6 +210,7 @@ def _next_attempt(run: Run, window_ends_at: datetime | None, now: datetime) -> R
         outcome=None,
         started_at=None,
         category=None,
+        summary=None,
     )
 
 
@@ -291,6 +293,8 @@ def _noted(run: Run, effect: Effect) -> Run:
             return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
         case ShiftTimes(by=by, patience=patience):
             return shifted(run, by, patience)
+        case NoteSummary(summary=summary):
+            return replace(run, summary=summary)
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:

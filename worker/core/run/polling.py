@@ -1,11 +1,14 @@
 """POLLING: the job's id is known."""
 
+from collections.abc import Mapping
+
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
+from worker.core.model.values import Json
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
-from worker.core.run.effects import LogJob, NoteHandled, PollNow
-from worker.core.run.endings import after_failure, begin_stop, is_retry, keep_outputs, waive
+from worker.core.run.effects import Effect, LogJob, NoteHandled, PollNow
+from worker.core.run.endings import after_failure, begin_stop, is_retry, keep_outputs, note_summary, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -87,7 +90,7 @@ def _reported_failure(context: Context, fact: JobReported) -> Decision:
         # The report names no job. It may be about the job of an unanswered start, so the known job must end first.
         return begin_stop(context, AfterStop.RETRY, message)
     after = after_failure(context, fact.category, message, report_event(fact.report))
-    return after.also(*keep_outputs(context.run, fact.outputs))
+    return after.also(*keep_outputs(context.run, fact.outputs), *_last_summary(context, after, fact.outputs))
 
 
 def _failed(context: Context, fact: JobFailed) -> Decision:
@@ -102,7 +105,13 @@ def _failed(context: Context, fact: JobFailed) -> Decision:
             detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
         *keep_outputs(run, fact.outputs),
+        *_last_summary(context, after, fact.outputs),
     )
+
+
+def _last_summary(context: Context, after: Decision, outputs: Mapping[str, Json] | None) -> list[Effect]:
+    """Record the summary of a failed attempt, unless another one follows: the row is then about that one."""
+    return [] if is_retry(after) else note_summary(context.run, outputs)
 
 
 def _poll_exhausted(context: Context) -> Decision:

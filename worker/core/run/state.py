@@ -186,6 +186,7 @@ class Run:
     job_type: str = ""  # of the job that was started last
     started_at: datetime | None = None  # when the job of this attempt was started
     category: FailureCategory | None = None  # of the failure that ended the run
+    summary: Mapping[str, int] | None = None  # how many records the job of this attempt saw, as it says
     attempts: tuple[EarlierAttempt, ...] = ()  # oldest first; with the current one at most ATTEMPTS_MAX
 
     @property

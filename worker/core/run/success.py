@@ -1,31 +1,35 @@
 """Success: how a job's success ends its run, and reports inputs that changed since the start."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
+from worker.core.errors import Rejected
+from worker.core.model.content_hash import content_hash
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
-from worker.core.model.summaries import summary_of, summary_text
+from worker.core.model.summaries import SUMMARY_KEY, merged_summary, summary_text
+from worker.core.model.values import Json
 from worker.core.run.context import Context
 from worker.core.run.decision import Decision
-from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
-from worker.core.run.endings import keep_outputs, tell_unanswered, tell_unchecked
-from worker.core.run.evaluation import baseline
+from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob, NotePostRun
+from worker.core.run.endings import final_summary, keep_outputs, note_summary, tell_unanswered, tell_unchecked
+from worker.core.run.evaluation import baseline, post_run_sensors
 from worker.core.run.facts import Inputs, JobReported, JobSucceeded
 from worker.core.run.inputs import Comparison, report_changes
-from worker.core.run.state import Outcome
+from worker.core.run.post_run import tell_post_run
+from worker.core.run.state import Outcome, Run, State
 
 
 def succeed(context: Context, fact: JobSucceeded) -> Decision:
     """End the run, and report in the same commit what changed under its job."""
-    notices = [*tell_unchecked(context, fact.notices), *keep_outputs(context.run, fact.outputs)]
-    return _succeed(context, fact.ended_at, fact.inputs, notices, summary_of(fact.outputs))
+    notices = tell_unchecked(context, fact.notices)
+    return _succeed(context, fact.ended_at, fact.inputs, notices, fact.outputs)
 
 
 def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
     """End the run on a report. It names no job: if a start got no answer, the polled job may still run."""
-    notices = [*tell_unanswered(context), *keep_outputs(context.run, fact.outputs)]
-    return _succeed(context, fact.at, fact.inputs, notices, summary_of(fact.outputs))
+    return _succeed(context, fact.at, fact.inputs, tell_unanswered(context), fact.outputs)
 
 
 def _succeed(
@@ -33,8 +37,9 @@ def _succeed(
     ended_at: datetime | None,
     inputs: Inputs | None,
     notices: list[Effect],
-    summary: Mapping[str, int] | None,
+    outputs: Mapping[str, Json] | None,
 ) -> Decision:
+    summary = final_summary(context.run, outputs)
     compared = Comparison(context, inputs) if inputs else None
     if compared and (unnoted := compared.unnoted()):
         return Decision.of(*unnoted, EvaluateAgain())
@@ -53,8 +58,35 @@ def _succeed(
         *judged,
         *(_complete_baseline(context, inputs) if inputs else []),
         *notices,
-        *(report_changes(context, compared) if compared else []),
+        *keep_outputs(context.run, outputs),
+        *note_summary(context.run, outputs),
+        *_judge_summary(context, inputs, summary),
+        *(report_changes(context, compared, judged=bool(inputs and inputs.post_run_on_summary)) if compared else []),
     )
+
+
+def _judge_summary(context: Context, inputs: Inputs | None, summary: Mapping[str, int] | None) -> list[Effect]:
+    """Report the post-run rules if the summary decides them, and note that it arrived."""
+    if summary is None or SUMMARY_KEY not in post_run_sensors(context.pipeline):
+        return []
+    noted = NotePostRun(SUMMARY_KEY, content_hash(dict(summary)))
+    result = inputs.post_run_on_summary if inputs else None
+    return [noted] if result is None else [noted, tell_post_run(context, result.reason, held=result.passed)]
+
+
+def with_put_summary(run: Run, attempt: int | None, put: Mapping[str, int]) -> Run:
+    """Return a run whose job puts counts; those it put before stay. Raises `Rejected` if no such job runs."""
+    if attempt is not None and attempt != run.attempt:
+        raise Rejected(f"attempt {attempt} of {run.key} is over: attempt {run.attempt} is the current one")
+    summary = merged_summary(run.summary, put)
+    if run.summary == summary:
+        return run
+    if run.is_ended:
+        ended = f"attempt {run.attempt} of {run.key} has ended"
+        raise Rejected(f"{ended}; a job must put its summary before its end, or report it together with it")
+    if run.state is State.EVALUATING:
+        raise Rejected(f"{run.key} is waiting: attempt {run.attempt} has started no job yet")
+    return replace(run, summary=summary)
 
 
 def _in_words(summary: Mapping[str, int] | None) -> str:

@@ -14,7 +14,7 @@ from worker.core.model.values import Json
 from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import End, FindJob, LogJob, MoveTo, NoteStart, StartJob
-from worker.core.run.endings import begin_stop, cancel, keep_outputs, time_out, waive
+from worker.core.run.endings import begin_stop, cancel, keep_outputs, note_summary, time_out, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
@@ -99,6 +99,7 @@ def is_only_job(fact: JobStarted | JobFound) -> bool:
 
 def _started(context: Context, fact: JobStarted | JobFound) -> Decision:
     run, job = context.run, fact.job
+    outputs = fact.outputs if isinstance(fact, JobStarted) else None
     return Decision.of(
         MoveTo(
             state=State.POLLING,
@@ -107,7 +108,8 @@ def _started(context: Context, fact: JobStarted | JobFound) -> Decision:
             window_ends_at=context.now + context.job.poll_window,
             is_only_job=is_only_job(fact),
         ),
-        *keep_outputs(run, fact.outputs if isinstance(fact, JobStarted) else None),
+        *keep_outputs(run, outputs),
+        *note_summary(run, outputs),
         EmitEvent(
             type=EventType.JOB_TRIGGERED,
             message=f"{run.key}: the job of attempt {run.attempt} was started",

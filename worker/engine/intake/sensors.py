@@ -23,7 +23,7 @@ from worker.core.model.rules import Operator, evaluate_in_turns
 from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift, measure
-from worker.core.run.evaluation import post_run_sensors
+from worker.core.run.evaluation import post_run_sensors, with_summary
 from worker.core.run.facts import Origin, PostRunSeen, RunTriggered, SensorSignal, SignalOverdue
 from worker.core.run.sensor_match import (
     LOOK_BACK,
@@ -291,7 +291,8 @@ class SensorIntake:
             return
         read = await self._sensing.read(key, pipeline, post_run_sensors(pipeline))
         # The rules are checked on the content that was written, even if the row names another period by now.
-        data = {each: reading.data for each, reading in read.seen.items()} | {name: said.data}
+        sensors = {each: reading.data for each, reading in read.seen.items()} | {name: said.data}
+        data = with_summary(sensors, run.summary if isinstance(run, Run) else None)
         absences = {each: why for each, why in read.absences.items() if each != name}
         result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now(), absences))
         fact = PostRunSeen(

@@ -21,6 +21,7 @@ class Gate(StrEnum):
     RULES = "rules"
     BUDGETS = "budgets"
     SLA = "sla"
+    SUMMARY = "summary"  # only of a run whose job gives one, or must
 
 
 class GateStatus(StrEnum):

@@ -20,13 +20,14 @@ GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
     Gate.RULES: run_gates.rules,
     Gate.BUDGETS: run_gates.budgets,
     Gate.SLA: run_gates.sla,
+    Gate.SUMMARY: run_gates.summary,
 }
 
 
 def explain(sight: RunSnapshot) -> Explanation:
     """Return for every gate whether it is passed, and what would pass the others."""
-    looks = [look for gate, look in GATES.items() if gate is not Gate.AFTER or sight.schedule.after]
-    findings = tuple(look(sight) for look in looks)
+    hidden = {Gate.AFTER: not sight.schedule.after, Gate.SUMMARY: not run_gates.has_summary(sight)}
+    findings = tuple(look(sight) for gate, look in GATES.items() if not hidden.get(gate))
     run, is_paused = sight.run, sight.pause is not None and not sight.pause.is_over(sight.now)
     stored = run.status if isinstance(run, ForeignRun) else run.state if run else None
     return Explanation(
@@ -44,6 +45,8 @@ def explain_unusable(key: RunKey, problems: tuple[str, ...]) -> Explanation:
     sentence = f"the deployed configuration is invalid: {'; '.join(problems)}"
     closed = is_closed(Gate.CONFIG, sentence, f"correct the file of {key.pipeline} and push it")
     others = (
-        is_unknown(gate, "unknown without a configuration") for gate in Gate if gate not in {Gate.CONFIG, Gate.AFTER}
+        is_unknown(gate, "unknown without a configuration")
+        for gate in Gate
+        if gate not in {Gate.CONFIG, Gate.AFTER, Gate.SUMMARY}
     )
     return Explanation(key=key, name=f"{key.pipeline}/{key.period}", findings=(closed, *others))

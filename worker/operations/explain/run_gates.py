@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from worker.core.model.rules import evaluate
+from worker.core.model.rules import Rule, evaluate, evaluate_rule, leaves
 from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.model.sla_times import times_for_run
+from worker.core.model.summaries import SUMMARY_KEY, summary_text
 from worker.core.run.context import limits
 from worker.core.run.state import (
     AfterStop,
@@ -21,7 +22,7 @@ from worker.core.run.state import (
     status_word,
 )
 from worker.core.sla.state import SlaWatch, Verdict
-from worker.operations.explain.conditions import conditions_of
+from worker.operations.explain.conditions import condition_of, conditions_of
 from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open
 from worker.operations.explain.remedies import smallest_changes
 from worker.operations.explain.snapshot import RunSnapshot, moment
@@ -244,3 +245,27 @@ def _of_evaluation(watch: SlaWatch, sight: RunSnapshot) -> str:
             return f"rules did not hold by {due}: {watch.evaluation_reason}"
         case Verdict.WAIVED:
             return f"rules to hold by {due}, waived"
+
+
+def has_summary(sight: RunSnapshot) -> bool:
+    """Return whether the run has a summary, or rules that check it."""
+    return bool(_summary_rules(sight) or (sight.own_run and sight.own_run.summary))
+
+
+def summary(sight: RunSnapshot) -> GateFinding:
+    """Return what the job counted, and the post-run rules about it. Like a deadline, it blocks nothing."""
+    counts = sight.own_run.summary if sight.own_run else None
+    results = [evaluate_rule(rule, counts, sight.now) for rule in _summary_rules(sight)]
+    if counts is None:
+        wanted = "; ".join(f"{each.rule.field or each.rule.key} must be {each.wanted}" for each in results)
+        return is_open(Gate.SUMMARY, f"the job gave no summary yet; when it ends, {wanted}")
+    failed = [each.reason for each in results if not each.passed]
+    judged = f"; not as wanted: {'; '.join(failed)}" if failed else "; as wanted" if results else ""
+    return is_open(
+        Gate.SUMMARY, f"{summary_text(counts)}{judged}", tuple(condition_of(each, None, None) for each in results)
+    )
+
+
+def _summary_rules(sight: RunSnapshot) -> list[Rule]:
+    post_run = sight.pipeline.post_run
+    return [rule for rule in leaves(post_run.rules) if rule.key == SUMMARY_KEY] if post_run else []

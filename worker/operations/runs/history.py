@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from worker.core.model.events import Event, shown_type
 from worker.core.model.keys import RunKey
+from worker.core.model.summaries import summary_text
 from worker.core.run.state import ForeignRun, Run, foreign_word, job_id, status_word
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import parse_rfc3339
@@ -126,7 +127,7 @@ def _of_run(run: Run | ForeignRun | None) -> Iterator[HistoryEntry]:
                 at=run.since,
                 source=HistorySource.RUN,
                 what=run.state,
-                message=run.reason,
+                message="; ".join(part for part in (run.reason, summary_text(run.summary or {})) if part),
                 attempt=run.attempt,
                 status=status_word(run),
             )

@@ -70,6 +70,7 @@ def run_record(
         origin=run.origin or None,
         deadline=deadline_record(watch),
         monitored_until=run.monitored_until,
+        summary=run.summary,
         inputs=None if inputs is None else {name: _input(each) for name, each in inputs.inputs.items()},
         outputs=None if outputs is None or outputs.attempt != run.attempt else outputs.outputs,
     )

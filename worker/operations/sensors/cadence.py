@@ -7,6 +7,7 @@ from typing import Final
 
 from worker.core.model import rules
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.summaries import SUMMARY_KEY
 from worker.core.model.values import Json, show
 from worker.core.run.drift import changed_at
 from worker.core.statistics.usual_range import usual_range
@@ -45,7 +46,7 @@ class SensorLine:
 def sensor_names(pipeline: Pipeline, schedule: Schedule) -> list[str]:
     """Return every sensor that the trigger, the rules or the post-run rules name, each once."""
     trigger = [schedule.trigger.rule.key] if schedule.trigger else []
-    after = rules.keys(pipeline.post_run.rules) if pipeline.post_run else ()
+    after = [name for name in rules.keys(pipeline.post_run.rules) if name != SUMMARY_KEY] if pipeline.post_run else []
     return list(dict.fromkeys([*trigger, *rules.keys(pipeline.rules), *after]))
 
 

@@ -5,6 +5,7 @@ from datetime import UTC
 
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.summaries import summary_of
 from worker.core.run.state import (
     HANDLED_MAX,
     PATH_MAX,
@@ -94,6 +95,7 @@ def run_to_row(run: Run) -> dict[str, Value]:
             "jobType": run.job_type or None,
             "startedAt": optional_instant_text(run.started_at),
             "category": None if run.category is None else run.category.value,
+            "summary": None if run.summary is None else dict(run.summary),
             "attempts": [_attempt_to_map(attempt) for attempt in run.attempts] or None,
             **_where_listed(run, pk, sk),
         }
@@ -151,6 +153,7 @@ def _own(key: RunKey, row: Row) -> Run:
         job_type=loose_text(row, "jobType"),
         started_at=parse_rfc3339(loose_text(row, "startedAt")),
         category=_category(row.get("category")),
+        summary=_summary(row),
         attempts=_attempts(row),
     )
 
@@ -195,6 +198,11 @@ def _attempt_to_map(attempt: EarlierAttempt) -> Row:
             "reason": attempt.reason or None,
         }
     )
+
+
+def _summary(row: Row) -> Mapping[str, int] | None:
+    stored = row.get("summary")
+    return summary_of(json_map(row, "summary")) if isinstance(stored, Mapping) else None
 
 
 def _attempts(row: Row) -> tuple[EarlierAttempt, ...]:

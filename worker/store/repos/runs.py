@@ -28,6 +28,7 @@ from worker.store.table import (
     Row,
     TableName,
     Tables,
+    Update,
     Write,
     all_of,
     query_all,
@@ -87,6 +88,17 @@ class Runs:
         """
         condition = Equals("version", run.version) if run.version else Absent()
         return await self._put(run, condition, extra)
+
+    async def put_summary(self, run: Run, outputs: Put) -> None:
+        """Write the summary of a run and its outputs over the version it was loaded at. Raises `StaleWrite`.
+
+        The worker that holds the run learns of it by the version. Its own commit id stays on the row: the first write
+        of a commit stores the id, and a worker that waits for an answer looks for its own.
+        """
+        changed: Row = {"summary": dict(run.summary or {}), "version": run.version + 1}
+        condition = Equals("version", run.version)
+        update = Update(table=TableName.CONTROL, key=run_key(run.key), set=changed, condition=condition)
+        await self._tables.commit(outputs, update)
 
     async def restore(self, run: Run, deletion: Deletion, *extra: Write) -> Run:
         """Create a run that was deleted, and lift the deletion in the same commit. Raises `StaleWrite`.

@@ -26,6 +26,7 @@ from worker.web.api.openapi import openapi_document
 from worker.web.api.pipelines import pipelines_router
 from worker.web.api.responses import PROBLEMS
 from worker.web.api.run_log import run_log_router
+from worker.web.api.run_summaries import run_summaries_router
 from worker.web.api.runs import runs_router
 from worker.web.api.sensors import sensors_router
 from worker.web.api.stream import stream_router
@@ -64,6 +65,7 @@ ROUTERS: Final = (
     deadletters_router,
     jobs_router,
     ledgers_router,
+    run_summaries_router,
     workers_router,
     stream_router,
 )

@@ -1,4 +1,4 @@
-"""Callbacks: a job reports its own end, so that nobody need poll for it."""
+"""Callbacks: a job reports its own end, so that nobody need poll for it, and its summary before that."""
 
 import asyncio
 from typing import Any, Final, Literal
@@ -23,6 +23,7 @@ from worker.store.repos.runs import Runs
 from worker.store.table import StaleWrite
 from worker.web.api.context import ApiContext, Context
 from worker.web.api.responses import record
+from worker.web.api.run_summaries import RunSummaryDocument, SummaryCounts, put_counts
 from worker.web.api.schemas import ApiModel
 from worker.web.problems import ProblemType, WebProblem
 
@@ -85,6 +86,16 @@ async def job_ended(context: Context, token: str, body: JobEndBody) -> Response:
     except StaleWrite:
         return _answer(accepted=False, why=REPORTED)
     return _answer(accepted=True, why="a worker takes it in at once")
+
+
+@jobs_router.post("/jobs/{token}/summary", summary="Put the summary of a job", response_model=RunSummaryDocument)
+async def job_summary(context: Context, token: str, body: SummaryCounts) -> Response:
+    """Save how many records this attempt's job saw. The address itself is the permission, as for its end."""
+    claim = await _claim(context, token)
+    run = await Runs(context.tables).load(claim.key)
+    if not isinstance(run, Run) or run.token != claim.token:
+        raise WebProblem(ProblemType.CONFLICT, "the attempt is over")
+    return await put_counts(context, claim.key, run.attempt, body)
 
 
 async def _claim(context: ApiContext, token: str) -> CallbackClaim:

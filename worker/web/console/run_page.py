@@ -14,6 +14,7 @@ from starlette.responses import Response
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
 from worker.core.model.run_names import rerun_command
+from worker.core.model.summaries import summary_text
 from worker.core.model.values import Json, show
 from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word
 from worker.core.time.periods import Period
@@ -78,6 +79,7 @@ async def run_page(console: Console, request: Request) -> Response:
         deadline=deadline_badge(
             deadline_record(view.watch), now, ended_at=_ended_at(run), is_active=isinstance(run, Run) and is_active
         ),
+        summary=summary_text(run.summary) if isinstance(run, Run) and run.summary else "",
         monitoring=monitoring_badge(run.monitored_until if isinstance(run, Run) else None, now),
         gates=_gates(view),
         chart=_chart(view, now, zone),
