@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-choreography test lint types unit chaos simulate simulate-campaign test-mapping test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
+.PHONY: help demo demo-choreography test lint types unit chaos simulate simulate-campaign test-mapping test-upgrade test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -75,6 +75,12 @@ test-mapping: $(VENV)/.dev ## compare the period mapping of `after` with its ora
 		>$(VENV)/mapping.log || { cat $(VENV)/mapping.log; exit 1; }
 	@awk '/^compared/ {n += $$2} END {print n " periods compared"}' $(VENV)/mapping.log
 	@tail -n 1 $(VENV)/mapping.log
+
+# The newest release, if there is one; any commit will do.
+UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+test-upgrade: $(VENV)/.dev ## run workers of an earlier commit and of this one side by side, there and back (UPGRADE_FROM=COMMIT)
+	@test -n "$(UPGRADE_FROM)" || { echo "name the earlier commit: make test-upgrade UPGRADE_FROM=COMMIT"; exit 2; }
+	UPGRADE_FROM=$(UPGRADE_FROM) $(BIN)/pytest -rP tests/scenario/test_rolling_upgrade.py
 
 test-browser: $(VENV)/.dev $(VENV)/browser/.ready ## test the console in a real Chromium, every page and theme; fails without one
 	BROWSER_TESTS=all $(BIN)/pytest tests/browser

@@ -62,6 +62,8 @@ def _read(file: IO[str]) -> str:
 
 
 class LiveWorker:
+    process: "fork_server.ForkedProcess | subprocess.Popen[bytes]"
+
     def __init__(
         self, at: Path, name: str, *arguments: str, timing: str = "fast", command: str = "run", **variables: str
     ) -> None:
