@@ -13,7 +13,7 @@ RUN python3 -m venv --copies /opt/interlock
 # Dependencies first: they change more rarely than the program, and their layer is kept.
 # Every file must have a digest of the lock file.
 COPY requirements/runtime.txt requirements/build.txt requirements/
-RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
         --require-hashes -r requirements/runtime.txt \
     && python3 -m venv /opt/build \
     && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
@@ -23,10 +23,11 @@ COPY pyproject.toml README.md LICENSE ./
 COPY worker worker
 COPY consumers consumers
 COPY scheduler scheduler
-# Compiled here, because the file system it runs on cannot be written; and without pip, which has no business there.
+# Compiled here, because the file system it runs on cannot be written; and without pip, which has no business there. Not by
+# the time of the sources: a build that sets all times to that of the commit would leave every compiled file outdated.
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
-    && /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index /wheel/*.whl \
-    && /opt/interlock/bin/python -m compileall -q /opt/interlock/lib \
+    && /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile --no-deps --no-index /wheel/*.whl \
+    && /opt/interlock/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/interlock/lib \
     && /opt/interlock/bin/python -m pip uninstall -y -q pip setuptools
 
 # --- run --------------------------------------------------------------------------------------------------------------

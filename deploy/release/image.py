@@ -14,18 +14,19 @@ from deploy.release.source import ROOT, ReleaseFailed, Source, read_source
 PLATFORMS = ("linux/amd64", "linux/arm64")
 
 
+def label_arguments(source: Source) -> list[str]:
+    """Return the arguments of a build that the labels of the image are made from."""
+    created = datetime.fromtimestamp(source.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    arguments = {"VERSION": source.version, "REVISION": source.commit, "CREATED": created}
+    return [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+
+
 def command(source: Source, target: Path) -> list[str]:
     """Return the command that builds an archive of the image, which `skopeo` or `docker buildx imagetools` can push."""
-    created = datetime.fromtimestamp(source.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    arguments = {
-        "VERSION": source.version,
-        "REVISION": source.commit,
-        "CREATED": created,
-        "SOURCE_DATE_EPOCH": str(source.epoch),
-    }
     return [
         *("docker", "buildx", "build", "--platform", ",".join(PLATFORMS)),
-        *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
+        *label_arguments(source),
+        *("--build-arg", f"SOURCE_DATE_EPOCH={source.epoch}"),
         *("--sbom=true", "--provenance=mode=max", "--tag", f"{source.name}:{source.version}"),
         *("--output", f"type=oci,dest={target},rewrite-timestamp=true", str(ROOT)),
     ]

@@ -132,6 +132,13 @@ resource "aws_secretsmanager_secret" "alert_targets" {
   kms_key_id = aws_kms_key.this.arn
 }
 
+# Its value is set by a person, and never part of Terraform's state.
+resource "aws_secretsmanager_secret" "web_tokens" {
+  #checkov:skip=CKV2_AWS_57:a person gives out the tokens of programs, and replaces them
+  name       = "example-interlock-web-tokens"
+  kms_key_id = aws_kms_key.this.arn
+}
+
 resource "aws_sns_topic" "alarms" {
   name              = "example-interlock-alarms"
   kms_master_key_id = aws_kms_key.this.arn
@@ -200,7 +207,7 @@ module "interlock" {
     listener_arn                    = var.listener_arn
     load_balancer_security_group_id = "sg-22222222"
     operators                       = ["user:ann@example.com", "group:data-oncall"]
-    tokens_secret_arn               = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:example-web-tokens-AbCdEf"
+    tokens_secret_arn               = aws_secretsmanager_secret.web_tokens.arn
 
     oidc = {
       issuer                 = "https://login.example.com"
