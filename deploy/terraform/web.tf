@@ -281,9 +281,10 @@ resource "aws_lb_listener_rule" "web_jobs" {
   }
 }
 
-# Programs send a token, which the API checks.
+# Programs send a token, which the API checks; without tokens it refuses them all. Not counted by the secret's ARN, which
+# is unknown in a plan that makes the secret, too.
 resource "aws_lb_listener_rule" "web_programs" {
-  count = local.web_tokens_secret_arn == "" ? 0 : 1
+  count = local.has_web ? 1 : 0
 
   listener_arn = var.web.listener_arn
   priority     = var.web.rule_priority + 1
