@@ -19,6 +19,7 @@ NAMES = (
     "dependencies",
     "queues",
     "streams",
+    "relay",
     "polls",
     "cli",
     "runs",

@@ -24,6 +24,7 @@ ENTRIES_MAX: Final = 10  # per request
 BYTES_MAX: Final = 256 * 1024  # per request, and so per event
 ENTRY_OVERHEAD: Final = 64  # for the time and the names other than detail and type
 GATHER_S: Final = 0.005  # wait for events that arrive at the same time
+REQUESTS_MAX: Final = 16  # under way at once
 PATIENCE: Final = Backoff(attempts_max=8, first_s=0.25, longest_s=20.0)
 # The bus can never accept an entry that it refuses with one of these codes. Every other refusal may be temporary.
 NEVER: Final = frozenset({"MalformedDetail", "InvalidArgument", "InvalidEventPattern", "EventSizeExceeded"})
@@ -44,7 +45,12 @@ class _Waiting:
 
 
 class EventBus:
-    """Delivers the events of a route to the bus. `deliver` waits for `run`, which must keep running."""
+    """Delivers the events of a route to the bus. `deliver` waits for `run`, which must keep running.
+
+    Several requests are under way at once, and each is sent again until the bus has all its events. So the order of two
+    events is kept if the second is delivered after `deliver` returned for the first, as the relay does within a
+    pipeline. If the bus refuses events, fewer requests are sent at once.
+    """
 
     def __init__(
         self,
@@ -54,15 +60,17 @@ class EventBus:
         *,
         backoff: Backoff = PATIENCE,
         pages: PublicPages = NO_PAGES,
+        requests_max: int = REQUESTS_MAX,
     ) -> None:
         self._put, self._bus, self._clock, self._backoff, self._pages = put, bus, clock, backoff, pages
         self._waiting: deque[_Waiting] = deque()
         self._called = asyncio.Event()
-        self._is_refused = False
+        self._requests_max = self._requests_now = requests_max
+        self._requests = self._refused = 0  # under way; of these, sent again because the bus refused some events
 
     def is_waiting(self) -> bool:
-        """Return whether the bus did not accept the last batch, so that it is being sent again."""
-        return self._is_refused
+        """Return whether the bus did not accept events, so that they are being sent again."""
+        return self._refused > 0
 
     async def deliver(self, event: Event) -> None:
         """Return once the bus has accepted the event. Raises `Rejected` if it can never be accepted."""
@@ -76,12 +84,15 @@ class EventBus:
         await taken
 
     async def run(self) -> None:
-        while True:
-            await self._called.wait()
-            await self._clock.sleep(GATHER_S)
-            while batch := self._next_batch():
-                await self._offer(batch)
-            self._called.clear()
+        """Send what is delivered, until cancelled."""
+        async with asyncio.TaskGroup() as requests:
+            while True:
+                await self._called.wait()
+                await self._clock.sleep(GATHER_S)
+                self._called.clear()
+                while self._requests < self._requests_now and (batch := self._next_batch()):
+                    self._requests += 1
+                    requests.create_task(self._offer(batch), name="bus:request")
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -96,15 +107,22 @@ class EventBus:
     async def _offer(self, batch: list[_Waiting]) -> None:
         """Send a batch until the bus has accepted or finally refused each of its events."""
         tries = 0
-        while batch:
+        while True:
             answers = await self._answers(batch)
             left = [each for each, answer in zip(batch, answers, strict=True) if not _is_settled(each, answer)]
-            self._is_refused = bool(left)
-            if left:
-                tries = min(tries + 1, self._backoff.attempts_max)
-                _log.warning("bus.refused", bus=self._bus, events=len(left), reason=_first_reason(answers))
-                await self._clock.sleep(self._backoff.wait_s(tries))
+            if not left:
+                break
+            self._refused += tries == 0
+            tries = min(tries + 1, self._backoff.attempts_max)
+            self._requests_now = max(1, self._requests_now // 2)
+            _log.warning("bus.refused", bus=self._bus, events=len(left), reason=_first_reason(answers))
+            await self._clock.sleep(self._backoff.wait_s(tries))
             batch = left
+        self._refused -= tries > 0
+        self._requests -= 1
+        self._requests_now = min(self._requests_now + 1, self._requests_max)
+        if self._waiting:
+            self._called.set()
 
     async def _answers(self, batch: list[_Waiting]) -> Sequence[Mapping[str, str]]:
         try:

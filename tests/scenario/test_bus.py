@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from consumers.outbox.bus import BYTES_MAX, Entry, EventBus, entry_of
+from consumers.outbox.bus import BYTES_MAX, ENTRIES_MAX, REQUESTS_MAX, Entry, EventBus, entry_of
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
@@ -24,11 +24,14 @@ class FakeBus:
     def __init__(self, answer: Callable[[Entry], Mapping[str, str]] = lambda _: TAKEN) -> None:
         self.requests: list[list[str]] = []
         self.taken: list[str] = []
-        self.away = 0
+        self.away = self.most_at_once = self._at_once = 0
         self._answer = answer
 
     async def put(self, entries: Sequence[Entry]) -> Sequence[Mapping[str, str]]:
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
         await asyncio.sleep(0.05)
+        self._at_once -= 1
         self.requests.append([_message(entry) for entry in entries])
         if self.away:
             self.away -= 1
@@ -57,6 +60,42 @@ async def test_events_that_come_together_share_requests_of_ten() -> None:
         await asyncio.gather(*(bus.deliver(_event(f"e{number}")) for number in range(25)))
 
     assert [len(request) for request in fake.requests] == [10, 10, 5]
+
+
+@on_virtual_time
+async def test_several_requests_are_under_way_at_once_and_never_more_than_allowed() -> None:
+    fake, clock = FakeBus(), VirtualClock()
+
+    async with running(fake) as bus:
+        began = clock.monotonic()
+        await asyncio.gather(*(bus.deliver(_event(f"e{number}")) for number in range(3 * REQUESTS_MAX * ENTRIES_MAX)))
+        took_s = clock.monotonic() - began
+
+    assert fake.most_at_once == REQUESTS_MAX
+    assert 0.15 <= took_s < 0.2  # three rounds of 50 ms: 3,000 events a second and more
+
+
+@on_virtual_time
+async def test_a_bus_that_throttles_gets_fewer_requests_at_once_and_later_as_many_as_before() -> None:
+    is_throttling = True
+    fake = FakeBus(lambda _: THROTTLED if is_throttling else TAKEN)
+    async with running(fake) as bus:
+        first = asyncio.gather(*(bus.deliver(_event(f"a{number}")) for number in range(REQUESTS_MAX * ENTRIES_MAX)))
+        await asyncio.sleep(60)
+        asked = len(fake.requests)
+        then = asyncio.gather(*(bus.deliver(_event(f"b{number}")) for number in range(1_000)))
+        await asyncio.sleep(60)
+        assert bus.is_waiting()
+        assert len(fake.requests) - asked <= 10 * REQUESTS_MAX  # only what was sent before is sent again
+
+        is_throttling = False
+        await asyncio.gather(first, then)
+        fake.most_at_once = 0
+        await asyncio.gather(*(bus.deliver(_event(f"c{number}")) for number in range(1_000)))
+
+    assert fake.most_at_once == REQUESTS_MAX
+    assert not bus.is_waiting()
+    assert len(set(fake.taken)) == len(fake.taken) == 2_000 + REQUESTS_MAX * ENTRIES_MAX
 
 
 @on_virtual_time

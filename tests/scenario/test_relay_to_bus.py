@@ -77,6 +77,32 @@ def test_what_a_bus_refuses_in_part_arrives_once_and_in_feed_order_of_each_pipel
     run(scenario())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_relay_that_dies_with_requests_under_way_repeats_events_and_loses_and_reorders_none(seed: int) -> None:
+    async def scenario() -> None:
+        world = RelayWorld()
+        moody = MoodyBus(Random(seed), world.clock)
+        decided: dict[str, list[str]] = defaultdict(list)
+        for number in range(COUNT):
+            event = await world.tell(f"e{number}", pipeline=f"p{number % PIPELINES}")
+            decided[event.pipeline].append(event.id)
+        for life in range(4):
+            bus = EventBus(moody.put, "interlock-events", world.clock)
+            world.route(Route("bus", EVERYTHING, bus.deliver, bus.is_waiting))
+            world.pace = ReadPace(lanes=64, checkpoint_s=0.2)
+            publishing = asyncio.get_running_loop().create_task(bus.run())
+            await world.consume_and_crash(
+                Random(seed * 10 + life).uniform(0.3, 1.5) if life < 3 else 600, f"life{life}"
+            )
+            publishing.cancel()  # with it, the answers of requests under way are lost
+            await asyncio.wait([publishing])
+
+        assert sum(map(len, moody.taken.values())) > COUNT, "some were repeated"
+        assert {pipeline: list(dict.fromkeys(ids)) for pipeline, ids in moody.taken.items()} == decided
+
+    run(scenario())
+
+
 @on_virtual_time
 async def test_while_the_bus_is_away_its_reader_does_not_pass_for_stuck_although_another_route_is_well() -> None:
     """Every worker has such another: a route that counts."""
