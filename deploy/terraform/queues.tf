@@ -148,7 +148,10 @@ locals {
       topics  = []
     }
     events = {
-      rules   = [aws_cloudwatch_event_rule.foreign.arn, aws_cloudwatch_event_rule.alarms.arn]
+      rules = concat(
+        [aws_cloudwatch_event_rule.foreign.arn, aws_cloudwatch_event_rule.alarms.arn],
+        [for rule in aws_cloudwatch_event_rule.jobs : rule.arn],
+      )
       buckets = []
       topics  = []
     }

@@ -94,6 +94,8 @@ locals {
     ]
     events = [
       { sid = "EventsQueue", actions = local.take, on = ["queue/events"], partition = [] },
+      # Hints about the ends of jobs, for the worker that holds the run.
+      { sid = "JobHints", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["control"], partition = ["HINTS#*"] },
       { sid = "ForeignEvents", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["events"], partition = ["PIPELINE#*"] },
     ]
     sensors = [

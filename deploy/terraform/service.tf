@@ -55,6 +55,9 @@ locals {
         INTERLOCK_ALERTS_QUEUE = aws_sqs_queue.this["alerts"].url
         INTERLOCK_EVENTS_QUEUE = aws_sqs_queue.this["events"].url
       },
+      length(local.job_events) == 0 ? {} : {
+        INTERLOCK_JOB_EVENTS = join(",", sort([for each in local.job_events : each.setting]))
+      },
       contains(service.duties, "alerts") ? {
         INTERLOCK_SLACK_TOKEN   = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
         INTERLOCK_SLACK_CHANNEL = var.slack_channel

@@ -425,6 +425,12 @@ variable "glue_job_arns" {
   default     = []
 }
 
+variable "job_events" {
+  description = "Whether AWS's own events announce the ends of Glue, EMR, EMR Serverless and Step Functions jobs: Interlock then looks at once, and otherwise polls every 15 minutes."
+  type        = bool
+  default     = true
+}
+
 variable "glue_log_groups" {
   description = "Log groups that Glue jobs write to: Interlock reads them to confirm a success. Name those of jobs with `--custom-logGroup-prefix` too."
   type        = list(string)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ class Answers:
 
 
 def looked(answers: Answers, *duties: Role, **aws: str) -> list[Diagnosis]:
-    settings = Settings(store="dynamodb://t", roles=frozenset(duties), aws=AwsSettings(**aws))
+    settings = Settings(store="dynamodb://t", roles=frozenset(duties), aws=replace(AwsSettings(), **aws))
 
     async def look() -> list[Diagnosis]:
         cloud = Cloud(calls=answers, settings=settings, names=NAMES, told={})

@@ -12,6 +12,7 @@ from tests.support.aws.terraform_files import FILES, MODULE, bare, default_of, l
 from tests.support.pages import terraform_table
 from worker.config.settings import NAMES
 from worker.core.run.triggering import START_BACKOFF
+from worker.jobs.state_changes import STATE_CHANGES
 from worker.store.dynamodb.schema import STREAMED, TableSchema
 from worker.store.retention import EVENTS
 from worker.store.table import TTL, TableName
@@ -226,3 +227,16 @@ def test_what_the_page_says_of_the_lambda_editions_variables_is_so() -> None:
     assert len(waits) == 3
     assert f"events are kept for {EVENTS.days} days" in page
     assert f"the default is {default_of('log_retention_days')} and not 30" in page
+
+
+def test_the_rules_about_jobs_match_the_events_that_the_program_reads() -> None:
+    made = local("announced").values()
+
+    assert {
+        (each["source"], each["type"], each["setting"]): frozenset(state[0]["anything-but"])
+        for each in made
+        for state in each["states"].values()
+    } == {(each.source, each.detail_type, each.type.value): each.running for each in STATE_CHANGES}
+    assert [list(each["states"]) for each in made] == [
+        [change.state] for each in made for change in STATE_CHANGES if change.source == each["source"]
+    ]

@@ -13,10 +13,11 @@ from consumers.inbox.counts import InboxSummary
 from consumers.inbox.objects import Objects
 from consumers.inbox.rules_file import rules_from
 from consumers.inbox.s3 import open_objects
-from consumers.outbox.bus import EventBus
+from consumers.outbox.bus import ENTRIES_MAX, REQUESTS_MAX, EventBus
 from consumers.outbox.dead_letter_replay import sent_back
 from consumers.outbox.eventbridge import open_bus
 from consumers.outbox.foreign_events import ForeignEvents
+from consumers.outbox.job_events import HintReader, HintSender, JobEvents
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import SOURCE, Route
 from consumers.outbox.severities import told_to_people
@@ -56,11 +57,14 @@ from worker.net.aws_client import ClientSettings
 from worker.net.http_client import HttpClient
 from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
+from worker.runtime.ids import random_id
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.failure_counter import count_failures
+from worker.store.repos.delivery.job_hints import JobHintRows
 from worker.store.repos.events import Events
 from worker.store.table import TableName
 from worker.store.url import DynamoPlace
+from worker.targets.job_hints import JobHints
 
 BUS: Final = "bus"
 PEOPLE: Final = "people"
@@ -68,7 +72,8 @@ JOBS: Final = Path("interlock-jobs")  # in the directory that a container is sta
 READ_S: Final = 4.0
 OBJECTS_S: Final = 300.0  # a copy of 5 GB inside S3 answers only when it is done
 LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
-EVENT_LANES: Final = 64  # pipelines whose events are in delivery at once; ten of them share a request
+# Pipelines whose events are in delivery at once: ten of them share a request, and several requests are under way.
+EVENT_LANES: Final = REQUESTS_MAX * ENTRIES_MAX
 # Interval between reads of an idle shard: each empty read costs money.
 IDLE_S: Final = 2.0
 IDLE_ECO_S: Final = 5.0
@@ -161,6 +166,7 @@ class AwsPlatform:
         if tells_people(settings):
             background_tasks.update(alerting.background_tasks)
         streams, queues = await self._streams(stack), await self._open_queues(stack)
+        hints = JobHints(settings.aws.job_events, clock) if settings.aws.job_events else None
         deps = WorkerDeps(
             store=StoreDeps(group=GROUP, tables=tables, clock=clock, is_shared=True),
             sources=SourceDeps(
@@ -173,6 +179,7 @@ class AwsPlatform:
                 routes=await self._routes(stack, alerting, on_terminal, background_tasks),
                 runners=targets.runners,
                 probe_runners=targets.probes,
+                hints=hints,
                 dead_letter_handlers={
                     **{queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
                     **alerting.dead_letter_handlers,
@@ -190,7 +197,13 @@ class AwsPlatform:
         return Resources(
             deps=deps,
             background_tasks=background_tasks,
-            queues=self._consumers(queues, alerting, background_tasks, await self._inbox(stack, queues)),
+            queues=self._consumers(
+                queues,
+                alerting,
+                background_tasks,
+                await self._inbox(stack, queues),
+                self._job_events(hints, background_tasks),
+            ),
             alert_failures=alerting.failures,
         )
 
@@ -260,18 +273,31 @@ class AwsPlatform:
             objects = await stack.enter_async_context(open_objects(self._client(OBJECTS_S)))
         return SensorInbox(self._watched, rules, self._clock, objects)
 
+    def _job_events(self, hints: JobHints | None, background_tasks: dict[str, BackgroundTask]) -> JobEvents | None:
+        """Return the handler of events about jobs, if they are expected; starts what passes their hints on."""
+        if hints is None:
+            return None
+        rows, own = JobHintRows(self._watched, GROUP), random_id()
+        sender = HintSender(rows, own, self._clock)
+        if Role.ENGINE in self._settings.roles:
+            background_tasks["job-hints"] = HintReader(rows, hints, self._clock, own).run
+        if Role.EVENTS in self._settings.roles:
+            background_tasks["job-hints-sender"] = sender.run
+        return JobEvents(hints, sender.send)
+
     def _consumers(
         self,
         queues: Mapping[str, AwsQueue],
         alerting: AlertResources,
         background_tasks: dict[str, BackgroundTask],
         inbox: SensorInbox | None,
+        job_events: JobEvents | None,
     ) -> list[QueueConsumer]:
         roles, handles = self._settings.roles, dict[str, Handle]()
         if Role.ALERTS in roles and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.to_all).handle
         if Role.EVENTS in roles and "events" in queues:
-            handles["events"] = ForeignEvents(Events(self._watched)).handle
+            handles["events"] = ForeignEvents(Events(self._watched), job_events).handle
         if inbox is not None:
             background_tasks["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             if inbox.collector.is_needed:

@@ -40,6 +40,7 @@ from worker.runtime.timers import Timers
 from worker.store.repos.installation import InstallTime
 from worker.store.table import Tables
 from worker.targets.calls import Limits, Targets, alone
+from worker.targets.job_hints import JobHints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,7 @@ def build_engine(
     on_commit: OnCommit = ignore_commit,
     probe_runners: Mapping[ProbeType, ProbeRunner] | None = None,
     workers: Callable[[], int] = alone,
+    hints: JobHints | None = None,
 ) -> EngineComponents:
     """Build the components of one session. `began_at` is when this installation first started.
 
@@ -116,6 +118,8 @@ def build_engine(
         log=log,
         boundary=boundary,
         callback_url=callback_url,
+        hints=JobHints(frozenset(), clock) if hints is None else hints,
+        workers=workers,
         on_commit=on_commit,
         upstreams=upstreams,
         blocked=blocked,

@@ -32,6 +32,7 @@ from worker.runtime.ids import NewId, random_id
 from worker.runtime.logs import Log
 from worker.store.table import TableName, Tables
 from worker.targets.calls import Limits
+from worker.targets.job_hints import JobHints
 
 Readers: TypeAlias = Mapping[TableName, StreamConsumer | ShardedConsumer]
 # Wakes readers when there are changes for them, until cancelled.
@@ -83,6 +84,7 @@ class OutputDeps:
     probe_runners: Mapping[ProbeType, ProbeRunner] = field(default_factory=dict[ProbeType, ProbeRunner])
     dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])  # by source, for queues
     callback_url: CallbackUrl = no_callback  # where jobs may report their end
+    hints: JobHints | None = None  # about the ends of jobs; None: no events announce them
     log: Log = log_work
     on_commit: OnCommit = ignore_commit
     on_unexpected_error: OnUnexpectedError = log_unexpected_error

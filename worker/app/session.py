@@ -85,6 +85,7 @@ class SessionWork:
             log=deps.outputs.log,
             boundary=self._boundary,
             callback_url=deps.outputs.callback_url,
+            hints=deps.outputs.hints,
             workers=lambda: max(1, len(member.peers.live_for(Role.ENGINE))),
             on_commit=deps.outputs.on_commit,
             probe_runners={

@@ -27,6 +27,7 @@ LOUD: Final = frozenset(
         "probe.failed",
         "probe.delayed",
         "task.troubled",
+        "hints.missed",
     }
 )
 

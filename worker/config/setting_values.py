@@ -9,6 +9,7 @@ from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.core.model.pipeline import JobType
 from worker.core.time.durations import parse_duration
+from worker.jobs.state_changes import ANNOUNCED_TYPES
 
 TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 POLLS: Final = ("default", "eco")
@@ -50,6 +51,15 @@ def roles(name: str, text: str) -> frozenset[Role]:
             f"{name} has scheduler without engine; a worker that creates runs must start jobs: add engine"
         )
     return chosen
+
+
+def announced_types(name: str, text: str) -> frozenset[JobType]:
+    names = comma_list(name, text)
+    unknown = [each for each in names if each not in ANNOUNCED_TYPES]
+    if unknown:
+        known = ", ".join(sorted(ANNOUNCED_TYPES))
+        raise ConfigError(f"{name} names {unknown[0]!r}; events announce the ends of jobs of the types {known}")
+    return frozenset(JobType(each) for each in names)
 
 
 def http_address(name: str, text: str) -> str:

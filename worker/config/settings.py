@@ -27,6 +27,7 @@ POLLS: Final = "INTERLOCK_POLLS"
 BUS: Final = "INTERLOCK_BUS"
 ALERTS_QUEUE: Final = "INTERLOCK_ALERTS_QUEUE"
 EVENTS_QUEUE: Final = "INTERLOCK_EVENTS_QUEUE"
+JOB_EVENTS: Final = "INTERLOCK_JOB_EVENTS"
 SENSORS_QUEUE: Final = "INTERLOCK_SENSORS_QUEUE"
 CHANGES: Final = "INTERLOCK_CHANGES"
 INBOX: Final = "INTERLOCK_INBOX"
@@ -86,6 +87,14 @@ class AwsSettings:
         values.plain_text,
         "URL of the queue whose events, from other systems and alarms, go into the events table.",
         used_by="events",
+        no_effect_off_aws=_NO_QUEUES,
+    )
+    job_events: frozenset[JobType] = setting(
+        JOB_EVENTS,
+        values.announced_types,
+        "Job types whose state changes arrive in the events queue, such as `glue,step-function`: polled rarely.",
+        used_by="engine, events",
+        see="jobs.md#ends-announced-by-events",
         no_effect_off_aws=_NO_QUEUES,
     )
     sensors_queue: str = setting(

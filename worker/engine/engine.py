@@ -21,6 +21,7 @@ from worker.core.run.effects import PollNow
 from worker.core.run.facts import (
     ClockStepped,
     Fact,
+    JobFailed,
     JobFound,
     JobRunning,
     JobStarted,
@@ -69,6 +70,7 @@ from worker.targets.batch_status import StatusCalls
 from worker.targets.calls import Targets
 from worker.targets.job_durations import Durations
 from worker.targets.job_ends import JobEnds
+from worker.targets.job_hints import JobHints
 
 # How long the judgement of a deadline waits for the target's answer about a job that may just have ended.
 POLL_PATIENCE: Final = timedelta(seconds=10)
@@ -109,6 +111,8 @@ class Engine:
         log: Log,
         boundary: Boundary,
         callback_url: CallbackUrl,
+        hints: JobHints,
+        workers: Callable[[], int],
         on_commit: OnCommit = ignore_commit,
         upstreams: UpstreamReader,
         blocked: BlockedRunReader,
@@ -174,7 +178,8 @@ class Engine:
             upstreams=upstreams,
             probes=self._probes,
         )
-        self._ends = JobEnds(runners, self._tasks.spawn_contained, self._poll_held)
+        self._ends, self._hints = JobEnds(runners, self._tasks.spawn_contained, self._poll_held), hints
+        hints.attach(self._tasks.spawn_contained, self._poll_hinted, workers, log)
         self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 
     async def run(self) -> None:
@@ -273,6 +278,8 @@ class Engine:
         if decided.watch is not None:
             self._watches.arm(decided.watch)
         if run is not None:
+            if isinstance(fact, JobSucceeded | JobFailed) and before and before.state is State.POLLING:
+                self._hints.ended(key)
             self._hold(run, decided.pipeline, decided.schedule)
             if isinstance(fact, JobSucceeded) and run.is_ended and before and before.state is State.POLLING:
                 self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
@@ -285,6 +292,7 @@ class Engine:
         if run is not None:
             # A job that has just begun is polled at once, because it may be over; unless its end is noticed anyway.
             is_noticed = isinstance(fact, JobStarted | JobFound) and self._ends.is_awaited(run)
+            is_noticed = is_noticed or self._hints.is_polling(key)
             for act in decided.acts:
                 if not (is_noticed and isinstance(act, PollNow)):
                     self._dispatcher.dispatch(act, run, decided.pipeline)
@@ -302,6 +310,7 @@ class Engine:
         elif run.owner == self._session or run.key in self._held:
             run = self._newest(run) or run
             self._held[run.key] = run
+            self._hints.follow(run, pipeline)
             self._timers.set(
                 TimerKey(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
@@ -325,7 +334,8 @@ class Engine:
     def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
         now = self._clock.now()
         expected = self._durations.expected(run.key)
-        due = next_due(run, pipeline, schedule, now, place_of(run.key), expected=expected) or now
+        every = self._hints.poll_every(run.key)
+        due = next_due(run, pipeline, schedule, now, place_of(run.key), expected=expected, poll_every=every) or now
         return min(due, now + STARTER_CHECK) if is_with_another(run, self._session) else due
 
     def _no_later(self, run: Run, due: datetime) -> datetime:
@@ -340,6 +350,7 @@ class Engine:
         self._probes.leave(RowKind.TRIGGER, key)
         self._held.pop(key, None)
         self._ends.forget(key)
+        self._hints.forget(key)
         self._shifts.forget(key)
         self._dispatcher.forget_doubt(key)
         self._timers.cancel(TimerKey(RowKind.TRIGGER, key))
@@ -411,18 +422,19 @@ class Engine:
             version = await self._configs.get(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
             self._ends.await_end(run, version.pipeline)
+            self._hints.follow(run, version.pipeline)
         self._shifts.notice()  # the earlier holder has moved its times by all steps until now
         self._held[key] = run
         self._fact_log.adopted(run, len(self._held))
         self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 
-    async def _poll_once(self, run: Run) -> None:
-        """Query a job's status once, and handle the answer if it arrives within `POLL_PATIENCE`."""
+    async def _poll_once(self, run: Run, patience: timedelta | None = POLL_PATIENCE) -> None:
+        """Query a job's status once, and handle the answer if it arrives within `patience`; None: at any time."""
         if run.job is None:
             return
         try:
             version = await self._configs.get(run.key.pipeline, run.config_hash)
-            async with asyncio.timeout(POLL_PATIENCE.total_seconds()):
+            async with asyncio.timeout(None if patience is None else patience.total_seconds()):
                 fact = await self._actions.poll(run, version.pipeline, PollNow(run.job), is_urgent=True)
         except (TimeoutError, Rejected):
             # If the run's version is gone, the job cannot be polled. The run's own timer reports that, and the deadline
@@ -435,3 +447,17 @@ class Engine:
         run = self._held.get(key)
         if run is not None and self._standing.may_act() and await self._is_ours(run):
             await self._poll_once(run)
+
+    async def _poll_hinted(self, key: RunKey) -> None:
+        """Query the status of a job whose end was announced, as soon as its target's limits allow.
+
+        The run's timer follows the job's own interval from now on, in case this query fails or comes too early.
+        """
+        run = self._held.get(key)
+        if run is None or not self._standing.may_act() or not await self._is_ours(run):
+            return
+        version = await self._configs.get(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is not None:
+            self._hold(run, version.pipeline, schedule)
+            await self._poll_once(run, patience=None)

@@ -18,6 +18,7 @@ FAILED_MESSAGES = timedelta(days=15)  # a queue keeps a message for at most 14
 DEAD_SESSIONS = timedelta(days=1)
 DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)
+JOB_HINTS = timedelta(hours=1)  # of a worker that receives no more events
 REPLAY_REQUESTS = timedelta(days=1)
 BULKS = timedelta(days=7)  # bulk operations: who resumes one does so within days
 TRAITS = timedelta(days=7)  # results of probes, once they are stale: `explain` says since when

@@ -191,3 +191,59 @@ run "glue_logs_are_of_the_groups_that_are_named" {
     error_message = "the role covers the groups of glue_log_groups"
   }
 }
+
+run "events_announce_the_ends_of_jobs" {
+  command = plan
+
+  variables {
+    glue_job_arns      = ["arn:aws:glue:eu-central-1:123456789012:job/orders", "arn:aws:glue:eu-central-1:123456789012:job/sales-*"]
+    state_machine_arns = ["arn:aws:states:eu-central-1:123456789012:stateMachine:orders:live"]
+  }
+
+  assert {
+    condition     = toset(keys(aws_cloudwatch_event_rule.jobs)) == toset(["glue", "states"]) && length(aws_cloudwatch_event_target.jobs) == 2
+    error_message = "there is a rule for each kind of job that may be started"
+  }
+
+  assert {
+    condition     = jsondecode(aws_cloudwatch_event_rule.jobs["glue"].event_pattern).detail.jobName == [{ wildcard = "orders" }, { wildcard = "sales-*" }]
+    error_message = "a rule matches the jobs that may be started"
+  }
+
+  assert {
+    condition     = jsondecode(aws_cloudwatch_event_rule.jobs["states"].event_pattern).detail.stateMachineArn[0].wildcard == "arn:aws:states:eu-central-1:123456789012:stateMachine:orders"
+    error_message = "events name a state machine without its alias"
+  }
+
+  assert {
+    condition     = local.environments["worker"].INTERLOCK_JOB_EVENTS == "glue,step-function"
+    error_message = "the worker knows which ends are announced"
+  }
+}
+
+run "no_events_about_jobs" {
+  command = plan
+
+  variables {
+    job_events    = false
+    glue_job_arns = ["arn:aws:glue:eu-central-1:123456789012:job/orders"]
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_event_rule.jobs) == 0 && !contains(keys(local.environments["worker"]), "INTERLOCK_JOB_EVENTS")
+    error_message = "without events, jobs are polled at their own interval"
+  }
+}
+
+run "too_many_jobs_for_a_pattern" {
+  command = plan
+
+  variables {
+    glue_job_arns = [for number in range(200) : "arn:aws:glue:eu-central-1:123456789012:job/orders-${number}"]
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_event_rule.jobs["glue"].event_pattern) <= 2048 && !strcontains(aws_cloudwatch_event_rule.jobs["glue"].event_pattern, "jobName")
+    error_message = "a pattern that would be too long matches the jobs of the account"
+  }
+}

@@ -45,7 +45,8 @@ from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeFeed, TableName, Tables, Write
-from worker.targets.calls import Limits
+from worker.targets.calls import Limits, alone
+from worker.targets.job_hints import JobHints
 
 ORDERS = PipelineId("orders")
 DAY = "2026-03-03"  # of NOON
@@ -156,9 +157,11 @@ class World:
         limits: Limits | None = None,
         configs: PipelineVersions | None = None,
         reads_feed: bool = True,
+        hints: JobHints | None = None,
+        workers: Callable[[], int] = alone,
     ) -> AsyncGenerator[Worker]:
         """A worker that lives as long as the block, and then is gone without a word: as after a crash."""
-        async with self._started(name, limits, configs) as worker:
+        async with self._started(name, limits, configs, hints=hints, workers=workers) as worker:
             if not reads_feed:
                 yield worker
                 return
@@ -173,14 +176,21 @@ class World:
 
     @asynccontextmanager
     async def _started(
-        self, name: str, limits: Limits | None, configs: PipelineVersions | None
+        self,
+        name: str,
+        limits: Limits | None,
+        configs: PipelineVersions | None,
+        *,
+        hints: JobHints | None,
+        workers: Callable[[], int],
     ) -> AsyncGenerator[Worker]:
         session = SessionId(name)
         self.group[session] = True
         standing = FakeStanding(session, self.group)
         log: list[tuple[str, Mapping[str, object]]] = []
         started: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
-        life = asyncio.get_running_loop().create_task(self._live(standing, log, started, limits, configs), name=name)
+        live = self._live(standing, log, started, limits, configs, hints=hints, workers=workers)
+        life = asyncio.get_running_loop().create_task(live, name=name)
         worker = await started
         try:
             yield worker
@@ -198,6 +208,9 @@ class World:
         started: "asyncio.Future[Worker]",
         limits: Limits | None,
         configs: PipelineVersions | None,
+        *,
+        hints: JobHints | None,
+        workers: Callable[[], int],
     ) -> None:
         def note(event: str, facts: Mapping[str, object]) -> None:
             log.append((event, facts))
@@ -205,7 +218,7 @@ class World:
         async with asyncio.TaskGroup() as tasks:
             parts = build_engine(
                 self.seen_by_workers,
-                {JobType.COMMAND: self.runner},
+                {JobType.COMMAND: self.runner, JobType.GLUE: self.runner},
                 standing,
                 self.clock,
                 tasks,
@@ -214,6 +227,8 @@ class World:
                 configs=configs,
                 limits=limits,
                 log=note,
+                hints=hints,
+                workers=workers,
                 probe_runners=dict.fromkeys(ProbeType, self.probes),
             )
             tasks.create_task(parts.engine.run(), name="timers")

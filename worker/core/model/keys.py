@@ -514,6 +514,11 @@ def group_pk(group: str) -> str:
     return f"GROUP#{group}"
 
 
+def hints_pk(group: str) -> str:
+    """Return the partition of hints about jobs, one row for each worker that receives events."""
+    return f"HINTS#{group}"
+
+
 def session_sk(session: SessionId) -> str:
     return f"{SESSION}{session}"
 

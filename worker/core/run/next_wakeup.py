@@ -29,27 +29,27 @@ def next_due(
     jitter: float,
     *,
     expected: timedelta | None = None,
+    poll_every: timedelta | None = None,
 ) -> datetime | None:
     """Return the next instant at which the run needs an action; None if it has ended.
 
     `jitter`, from 0 up to 1, is the run's own place within the spread; a constant value gives a steady interval.
     `expected` is the likely duration of the job: before it, polls are rare. Without it, polls are more frequent.
+    `poll_every` is the interval that suffices if the end of the job is announced; a longer one of the pipeline wins.
     """
     if run.is_ended:
         return None
     if run.timeout_at <= now and run.state is not State.STOPPING:
         return now
-    beat = _next_poll(run, pipeline, now, jitter, expected) or _next_beat(run, schedule, now)
+    every = max(limits(pipeline).poll_interval, poll_every or timedelta())
+    beat = _next_poll(run, every, now, jitter, expected) or _next_beat(run, schedule, now)
     ends = (run.window_ends_at, None if run.state is State.STOPPING else run.timeout_at)
     return min(at for at in (beat, *ends) if at is not None and at > now)
 
 
-def _next_poll(
-    run: Run, pipeline: Pipeline, now: datetime, jitter: float, expected: timedelta | None
-) -> datetime | None:
+def _next_poll(run: Run, every: timedelta, now: datetime, jitter: float, expected: timedelta | None) -> datetime | None:
     if run.state is not State.POLLING:
         return None
-    every = limits(pipeline).poll_interval
     since = run.since - jitter * POLL_SPREAD * every
     next_one = next_beat(since, every, now)
     if expected is None:
