@@ -34,8 +34,6 @@ locals {
       { sid = "StaleRollups", actions = ["dynamodb:PutItem"], on = ["control"], partition = ["ROLLUPS"] },
       # Reports of jobs about their own end.
       { sid = "JobReports", actions = ["dynamodb:PutItem"], on = ["joblog"], partition = ["PIPELINE#*"] },
-      # What running jobs counted, on the row of their run.
-      { sid = "Summaries", actions = ["dynamodb:UpdateItem"], on = ["control"], partition = ["PIPELINE#*"] },
       # The history of a deleted run, if that was asked for.
       { sid = "History", actions = ["dynamodb:DeleteItem"], on = ["joblog", "rerun"], partition = ["PIPELINE#*"] },
       # Who did what, and why.

@@ -28,7 +28,6 @@ from worker.store.table import (
     Row,
     TableName,
     Tables,
-    Update,
     Write,
     all_of,
     query_all,
@@ -95,10 +94,9 @@ class Runs:
         The worker that holds the run learns of it by the version. Its own commit id stays on the row: the first write
         of a commit stores the id, and a worker that waits for an answer looks for its own.
         """
-        changed: Row = {"summary": dict(run.summary or {}), "version": run.version + 1}
-        condition = Equals("version", run.version)
-        update = Update(table=TableName.CONTROL, key=run_key(run.key), set=changed, condition=condition)
-        await self._tables.commit(outputs, update)
+        found = await self._tables.get(TableName.CONTROL, run_key(run.key)) or run_to_row(run)
+        changed = {**found, "summary": dict(run.summary or {}), "version": run.version + 1}
+        await self._tables.commit(outputs, Put(TableName.CONTROL, changed, Equals("version", run.version)))
 
     async def restore(self, run: Run, deletion: Deletion, *extra: Write) -> Run:
         """Create a run that was deleted, and lift the deletion in the same commit. Raises `StaleWrite`.
