@@ -16,6 +16,8 @@ NAMES = (
     "dynamodb",
     "engine",
     "burst",
+    "herd",
+    "adoption",
     "dependencies",
     "queues",
     "streams",

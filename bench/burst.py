@@ -72,7 +72,9 @@ def commands(folder: Path, which: Sequence[str]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def process(*command: str, cwd: Path, pipe: bool = False) -> "Generator[subprocess.Popen[str]]":
+def process(
+    *command: str, cwd: Path, pipe: bool = False, variables: Mapping[str, str] | None = None
+) -> "Generator[subprocess.Popen[str]]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     with (cwd / "errors").open("a") as errors:
         started = subprocess.Popen(
@@ -82,7 +84,7 @@ def process(*command: str, cwd: Path, pipe: bool = False) -> "Generator[subproce
             stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stderr=errors,
-            env={**environment, "PYTHONPATH": str(ROOT)},
+            env={**environment, "PYTHONPATH": str(ROOT), **(variables or {})},
         )
     try:
         yield started
