@@ -1,5 +1,7 @@
 """Workers that die in the middle of anything, and several on one store: every run goes on, nothing happens twice."""
 
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -17,8 +19,10 @@ from tests.support.fakes.remote_store import (
 from tests.support.worlds.engine import CONFIG, ORDERS, Worker, World, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.keys import RowKind
-from worker.core.run.state import State
+from worker.core.run.state import Run, StartStep, State
+from worker.core.time.periods import Period
 from worker.jobs.runner import Guarantee, Running
+from worker.store.repos.runs import Runs
 from worker.store.repos.runs import run_key as row_key
 from worker.store.table import Delete, Key, Put, TableName, Update
 
@@ -242,3 +246,58 @@ async def test_sensors_that_cannot_be_read_at_the_end_of_a_job_only_delay_its_en
 
 def _no_reads(operation: Operation) -> Fault:
     return DROP_BEFORE if operation is Operation.GET else NO_FAULT
+
+
+@on_virtual_time
+async def test_of_many_adopted_runs_those_that_were_about_to_start_are_looked_at_first() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.POLLING)
+    pattern = await world.run()
+    assert pattern is not None
+    waiting = [_copy(pattern, number, State.EVALUATING) for number in range(1, 200)]
+    starting = [
+        replace(_copy(pattern, number, State.TRIGGERING), starter=pattern.owner, start_step=StartStep.SENT)
+        for number in range(200, 203)
+    ]
+    for copy in (*waiting, *starting):
+        await Runs(world.tables).save(copy)
+    # Found last, as if their buckets were read last.
+    orphans = [copy.key for copy in (*waiting, *starting)]
+
+    async with world.worker("w2", reads_feed=False) as other:
+        await other.engine.adopt(RowKind.TRIGGER, *orphans)
+        assert len(other.engine) == len(orphans)
+        await world.wait(seconds=30)
+
+        looked_at = [facts["run"] for event, facts in other.log if event in {"time.came", "fact.handled"}]
+
+    assert set(looked_at[: len(starting)]) == {str(copy.key) for copy in starting}
+    assert {str(copy.key) for copy in waiting} <= set(looked_at)
+
+
+@on_virtual_time
+async def test_a_damaged_row_keeps_no_other_run_of_its_batch_from_being_adopted() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.POLLING)
+    pattern = await world.run()
+    assert pattern is not None
+    copies = [_copy(pattern, number, State.EVALUATING) for number in range(1, 4)]
+    for copy in copies:
+        await Runs(world.tables).save(copy)
+    await world.tables.commit(Update(table=TableName.CONTROL, key=row_key(copies[1].key), set={"attempt": "many"}))
+
+    async with world.worker("w2", reads_feed=False) as other:
+        await other.engine.adopt(RowKind.TRIGGER, *(copy.key for copy in copies))
+
+        adopted = [facts["run"] for event, facts in other.log if event == "run.adopted"]
+
+    assert adopted == [str(copies[0].key), str(copies[2].key)]
+
+
+def _copy(pattern: Run, number: int, state: State) -> Run:
+    """Another run of the same pipeline: a row does not show how it came to be."""
+    hour = pattern.since - timedelta(days=1, hours=number)
+    key = replace(pattern.key, period=Period(hour.date(), hour.hour))
+    return replace(pattern, key=key, run_id=f"{pattern.run_id}-{number}", version=0, state=state, job=None)

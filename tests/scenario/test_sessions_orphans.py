@@ -15,7 +15,6 @@ from tests.support.worlds.worker_group import Station, WorkerGroup
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
 from worker.membership.lease_coordinator import PATIENCE_S
 from worker.membership.orphan_finder import (
-    ADOPTED_PER_S_MAX,
     LEASES,
     PASS_EVERY_S,
     STREAM,
@@ -35,23 +34,23 @@ FAR_AHEAD = NOON + timedelta(days=1)
 class Adoptions:
     """What one group's finders handed over."""
 
-    told: list[tuple[float, ActiveRow, datetime]] = field(default_factory=list[tuple[float, ActiveRow, datetime]])
+    told: list[tuple[float, ActiveRow]] = field(default_factory=list[tuple[float, ActiveRow]])
 
     def keys(self, since: float = 0.0) -> Counter[RunKey]:
-        return Counter(row.key for at, row, _ in self.told if at >= since)
+        return Counter(row.key for at, row in self.told if at >= since)
 
     def first_at(self, key: RunKey) -> float:
-        return min(at for at, row, _ in self.told if row.key == key)
+        return min(at for at, row in self.told if row.key == key)
 
 
 def a_finder(group: WorkerGroup, name: str, adoptions: Adoptions) -> Station:
     """A worker that holds buckets."""
 
-    def adopt(row: ActiveRow, at: datetime) -> None:
-        adoptions.told.append((now(), row, at))
+    def take_up(row: ActiveRow) -> None:
+        adoptions.told.append((now(), row))
 
     async def work(member: Member) -> None:
-        finder = OrphanFinder(ActiveRows(station.tables), member.peers, station.clock, adopt)
+        finder = OrphanFinder(ActiveRows(station.tables), member.peers, station.clock, take_up)
         member.keeper.offer(finder.offer())
 
     station = group.start(name, work=work)
@@ -155,7 +154,7 @@ def test_a_deadline_that_nobody_judged_is_found(warned_s: float | None, found_af
         await asyncio.sleep(400)
 
         assert found_after_s < adoptions.first_at(watch.key) <= found_after_s + PASS_EVERY_S
-        assert {row.kind for _, row, _ in adoptions.told} == {RowKind.SLA}
+        assert {row.kind for _, row in adoptions.told} == {RowKind.SLA}
 
     run(scenario())
 
@@ -203,22 +202,6 @@ async def test_a_pass_that_could_not_read_is_made_up_for_soon() -> None:
     await asyncio.sleep(15)
 
     assert adoptions.keys()[key] == 1
-
-
-@on_virtual_time
-async def test_many_orphans_are_taken_up_one_after_another() -> None:
-    group, adoptions = WorkerGroup(), Adoptions()
-    for _ in range(200):
-        await owned_run(group, GONE)
-
-    a_finder(group, "a", adoptions)
-    await asyncio.sleep(1)
-
-    times = sorted(at for _, _, at in adoptions.told)
-    assert len(set(times)) == 200
-    assert times[-1] - times[0] == pytest.approx(
-        timedelta(seconds=199 / ADOPTED_PER_S_MAX), abs=timedelta(seconds=0.01)
-    )
 
 
 @on_virtual_time

@@ -1,7 +1,7 @@
 """What keeps a group of workers and its store in order: adoption, resync and upkeep."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -19,7 +19,7 @@ from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.facts import Origin
 from worker.core.time.periods import Period
 from worker.engine.intake.router import is_input
-from worker.membership.adoption import AT_ONCE, Adoption
+from worker.membership.adoption import AT_ONCE, BATCH_MAX, Adoption
 from worker.store.repos.active_rows import ActiveRow
 from worker.store.repos.events import Events
 from worker.store.repos.leases import Leases
@@ -27,77 +27,96 @@ from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Change, ChangeKind, Key, Put, TableName, Trimmed
 
 
-def an_orphan(number: int) -> ActiveRow:
+def an_orphan(
+    number: int, *, kind: RowKind = RowKind.TRIGGER, state: str = "EVALUATING", due_at: datetime | None = None
+) -> ActiveRow:
     key = RunKey(PipelineId(f"p{number}"), ScheduleId("daily"), Period(NOON.date()))
-    return ActiveRow(kind=RowKind.TRIGGER, key=key, owner=None, state="EVALUATING", since="")
+    return ActiveRow(kind=kind, key=key, owner=None, state=state, since="", due_at=due_at)
 
 
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
 
+async def taken_up(adoption: Adoption, clock: VirtualClock, seconds: float = 10) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(adoption.run())
+        await clock.sleep(seconds)
+        running.cancel()
+
+
 @on_virtual_time
-async def test_orphans_are_taken_up_at_their_time_and_few_at_once() -> None:
+async def test_orphans_are_taken_up_in_batches_and_few_of_them_at_once() -> None:
     clock, taken = VirtualClock(), list[RunKey]()
     at_once = at_once_max = 0
 
-    async def adopt(_: RowKind, key: RunKey) -> None:
+    async def adopt(_: RowKind, *keys: RunKey) -> None:
         nonlocal at_once, at_once_max
+        assert len(keys) <= BATCH_MAX
         at_once += 1
         at_once_max = max(at_once, at_once_max)
         await clock.sleep(1)
         at_once -= 1
-        taken.append(key)
+        taken.extend(keys)
 
     adoption = Adoption(adopt, clock)
-    for number in range(100):
-        adoption.take_up(an_orphan(number), clock.now() + timedelta(seconds=10))
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(adoption.run())
-        await clock.sleep(9)
-        assert taken == []
-        await clock.sleep(10)
-        running.cancel()
+    for number in range(10 * BATCH_MAX):
+        adoption.take_up(an_orphan(number))
+    await taken_up(adoption, clock)
 
-    assert len(taken) == 100
+    assert len(set(taken)) == len(taken) == 10 * BATCH_MAX
     assert at_once_max == AT_ONCE
 
 
 @on_virtual_time
-async def test_an_orphan_that_is_named_again_while_it_waits_keeps_its_place() -> None:
-    clock, taken = VirtualClock(), list[RunKey]()
+async def test_the_most_urgent_orphans_are_taken_up_first_whatever_the_order_in_which_they_were_found() -> None:
+    clock, taken = VirtualClock(), list[str]()
 
-    async def adopt(_: RowKind, key: RunKey) -> None:
-        taken.append(key)
+    async def adopt(_: RowKind, *keys: RunKey) -> None:
+        taken.extend(key.pipeline for key in keys)
 
-    adoption = Adoption(adopt, clock)
-    adoption.take_up(an_orphan(1), clock.now() + timedelta(seconds=1))
-    adoption.take_up(an_orphan(1), clock.now() + timedelta(seconds=100))
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(adoption.run())
-        await clock.sleep(2)
-        assert len(taken) == 1
-        running.cancel()
+    adoption, hour = Adoption(adopt, clock), timedelta(hours=1)
+    adoption.take_up(an_orphan(1, kind=RowKind.SLA, state="", due_at=clock.now() + hour))
+    adoption.take_up(an_orphan(2, state="POLLING", due_at=clock.now() + hour))
+    adoption.take_up(an_orphan(3, state="EVALUATING", due_at=clock.now() + 2 * hour))
+    adoption.take_up(an_orphan(4, state="EVALUATING", due_at=clock.now() + hour))
+    adoption.take_up(an_orphan(5, state="TRIGGERING", due_at=clock.now() + 3 * hour))
+    adoption.take_up(an_orphan(6, state="POLLING", due_at=clock.now() - hour))
+    await taken_up(adoption, clock)
+
+    assert taken == ["p6", "p5", "p4", "p3", "p2", "p1"]
 
 
 @on_virtual_time
-async def test_a_damaged_orphan_keeps_no_other_from_being_taken_up() -> None:
-    clock, taken, log = VirtualClock(), list[RunKey](), list[str]()
+async def test_an_orphan_that_is_named_again_is_taken_up_once_and_one_that_is_held_not_at_all() -> None:
+    clock, taken = VirtualClock(), list[RunKey]()
 
-    async def adopt(_: RowKind, key: RunKey) -> None:
-        if key.pipeline == "p1":
-            raise Rejected("its row is damaged")
-        taken.append(key)
+    async def adopt(_: RowKind, *keys: RunKey) -> None:
+        taken.extend(keys)
 
-    adoption = Adoption(adopt, clock, lambda event, _: log.append(event))
-    for number in (1, 2):
-        adoption.take_up(an_orphan(number), clock.now())
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(adoption.run())
-        await clock.sleep(1)
-        running.cancel()
+    adoption = Adoption(adopt, clock, is_held=lambda row: row.key.pipeline == "p2")
+    for number in (1, 1, 2):
+        adoption.take_up(an_orphan(number))
+    await taken_up(adoption, clock)
 
-    assert [key.pipeline for key in taken] == ["p2"]
-    assert log == ["row.troubled"]
+    assert [key.pipeline for key in taken] == ["p1"]
+
+
+@on_virtual_time
+async def test_trouble_with_some_orphans_keeps_no_others_from_being_taken_up() -> None:
+    clock, taken, log = VirtualClock(), list[RunKey](), list[tuple[str, object]]()
+
+    async def adopt(kind: RowKind, *keys: RunKey) -> None:
+        if kind is RowKind.SLA:
+            raise RetryLater("the store does not answer")
+        taken.extend(keys)
+
+    adoption = Adoption(adopt, clock, lambda event, about: log.append((event, about["rows"])))
+    for number in (1, 2, 3):
+        adoption.take_up(an_orphan(number, kind=RowKind.SLA if number < 3 else RowKind.TRIGGER))
+    await taken_up(adoption, clock)
+
+    assert [key.pipeline for key in taken] == ["p3"]
+    assert log == [("row.troubled", 2)]
 
 
 # --- resync -----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class SessionWork:
             member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 
     def _run_engine(self, parts: EngineComponents) -> list[LeaseOffer]:
-        adoption = Adoption(parts.engine.adopt, self._clock, self._deps.outputs.log)
+        adoption = Adoption(parts.engine.adopt, self._clock, self._deps.outputs.log, is_held=parts.engine.holds)
         self._services += [
             self._tasks.create_task(parts.engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),

@@ -5,7 +5,7 @@ and the worker that adopts the row does them.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected, RetryLater
+from worker.core.membership.urgency import urgency
 from worker.core.model.keys import RowKind, RunKey, place_of
 from worker.core.model.pipeline import JobType, Pipeline, Schedule
 from worker.core.run.context import limits
@@ -52,17 +53,19 @@ from worker.engine.root_causes import BlockedRunReader
 from worker.engine.run_tasks import RunTasks, Work
 from worker.engine.session_authority import SessionAuthority
 from worker.engine.sla_watches import SlaMonitor
-from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
+from worker.engine.timer_keys import TimerKey
 from worker.engine.upstreams import UpstreamReader
 from worker.engine.waiting_probes import WaitingProbes
 from worker.jobs.callbacks import CallbackUrl
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
-from worker.runtime.error_boundary import Boundary
+from worker.runtime.error_boundary import Boundary, UnexpectedError
 from worker.runtime.ids import NewId
 from worker.runtime.logs import Log
 from worker.runtime.timers import Timers
+from worker.runtime.urgency_queue import UrgencyQueue
+from worker.store.repos.active_rows import ActiveRow
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
@@ -76,6 +79,10 @@ from worker.targets.job_hints import JobHints
 POLL_PATIENCE: Final = timedelta(seconds=10)
 # How often this worker checks whether the starter of a run still lives, if that is another worker.
 STARTER_CHECK: Final = timedelta(seconds=10)
+# How many adopted runs are looked at at once. New facts wait for no more than these.
+LOOKS_AT_ONCE: Final = 16
+# By then an adopted run was looked at; if very many were adopted at once, its own times still count.
+LOOKED_AT_WITHIN: Final = timedelta(minutes=1)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
 # Facts that change something only if a time was reached, or that hold a rule's result at a time.
@@ -122,6 +129,8 @@ class Engine:
         self._standing, self._clock, self._new_id, self._boundary = standing, clock, new_id, boundary
         self._runs, self._durations = Runs(tables), Durations()
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
+        self._adopted: UrgencyQueue[RunKey] = UrgencyQueue()  # not looked at yet
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
         self._fact_log, self._on_commit = FactLog(log, session), on_commit
         self._corrupt_runs = CorruptRunReporter(commits, clock, log)
@@ -183,8 +192,9 @@ class Engine:
         self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 
     async def run(self) -> None:
-        """Fire timers and send the probes of waiting runs until cancelled."""
+        """Fire timers, look at adopted runs and send the probes of waiting runs until cancelled."""
         async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._look_at_adopted(), name="timers:adopted")
             loops.create_task(self._timers.run(self._fire), name="timers:runs")
             loops.create_task(self._probes.run(), name="timers:probes")
 
@@ -249,13 +259,28 @@ class Engine:
             await self._poll_once(run)
         await self._watches.handle(key, None)
 
-    async def adopt(self, kind: RowKind, key: RunKey) -> None:
-        """Adopt a row that no live worker owns, without writing; harmless for a row that has an owner."""
+    async def adopt(self, kind: RowKind, *keys: RunKey) -> None:
+        """Adopt rows that no live worker owns, without writing; harmless for a row that has an owner.
+
+        Raises `RetryLater`. A row that cannot be read is reported, and keeps no other from being adopted.
+        """
         try:
             with self._boundary:
-                await self._adopt(kind, key)
+                return await self._adopt(kind, keys)
         except Rejected as problem:
-            await self._corrupt_runs.tell(key, problem)
+            if len(keys) == 1:
+                return await self._corrupt_runs.tell(keys[0], problem)
+        except UnexpectedError:
+            if len(keys) == 1:
+                raise
+        for key in keys:
+            await self.adopt(kind, key)
+        return None
+
+    def holds(self, row: ActiveRow) -> bool:
+        """Return whether this very row was adopted here already, and nobody has changed it since."""
+        held = self._held.get(row.key) if row.kind is RowKind.TRIGGER else None
+        return held is not None and row.owner is not None and held.owner == row.owner
 
     async def report_corrupt(self, key: RunKey, problem: Rejected) -> None:
         """Report, once, a run that cannot continue. Raises `RetryLater`."""
@@ -402,31 +427,59 @@ class Engine:
             return True
         return run.key in self._held and await self._standing.is_over(run.owner)
 
-    async def _adopt(self, kind: RowKind, key: RunKey) -> None:
+    # --- adoption -----------------------------------------------------------------------------------------------------
+
+    async def _adopt(self, kind: RowKind, keys: Sequence[RunKey]) -> None:
         match kind:
             case RowKind.SLA:
-                await self._watches.adopt(key)
+                await self._watches.adopt(keys)
             case RowKind.DRY_RUN:
-                await self._dry_runs.adopt(key)
+                for key in keys:
+                    await self._dry_runs.adopt(key)
             case RowKind.TRIGGER:
-                await self._adopt_run(key)
+                await self._adopt_runs(keys)
             case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST | RowKind.TRIGGER_REQUEST:
                 return  # no timer: it is answered when it is written
 
-    async def _adopt_run(self, key: RunKey) -> None:
-        run, held = await self._runs.load_active(key), self._held.get(key)
-        if run is None or (held is not None and held.version >= run.version):
-            return
-        spread = ADOPTED_WITHIN
-        if run.state is State.POLLING:
-            version = await self._configs.get(key.pipeline, run.config_hash)
-            spread = limits(version.pipeline).poll_interval
-            self._ends.await_end(run, version.pipeline)
-            self._hints.follow(run, version.pipeline)
+    async def _adopt_runs(self, keys: Sequence[RunKey]) -> None:
+        """Hold runs, and queue them to be looked at; that takes far longer, so it comes afterwards."""
+        loaded = await self._runs.load_many(keys)
         self._shifts.notice()  # the earlier holder has moved its times by all steps until now
-        self._held[key] = run
-        self._fact_log.adopted(run, len(self._held))
-        self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
+        now = self._clock.now()
+        for key, run in loaded.items():
+            held = self._held.get(key)
+            if not isinstance(run, Run) or run.is_ended or (held is not None and held.version >= run.version):
+                continue
+            self._held[key] = run
+            self._fact_log.adopted(run, len(self._held))
+            self._timers.set(TimerKey(RowKind.TRIGGER, key), max(_ends_at(run), now + LOOKED_AT_WITHIN))
+            self._adopted.add(key, urgency(run.state.value, _ends_at(run), now))
+
+    async def _look_at_adopted(self) -> None:
+        while True:
+            await self._looks.acquire()
+            [key] = await self._adopted.take()
+            self._tasks.spawn(f"adopted:{key}", TimerKey(RowKind.TRIGGER, key), partial(self._look_at, key))
+
+    async def _look_at(self, key: RunKey) -> None:
+        """Do what is due for an adopted run; the polls of running jobs are spread over one poll interval."""
+        try:
+            run = self._held.get(key)
+            if run is None or run.owner == self._session:
+                return  # it ended, or a fact about it was handled meanwhile
+            if not self._standing.may_judge_time():
+                self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
+            elif run.state is State.POLLING:
+                version = await self._configs.get(key.pipeline, run.config_hash)
+                self._ends.await_end(run, version.pipeline)
+                self._hints.follow(run, version.pipeline)
+                spread = place_of(key) * limits(version.pipeline).poll_interval
+                at = min(self._clock.now() + spread, _ends_at(run))
+                self._timers.set(TimerKey(RowKind.TRIGGER, key), at)
+            else:
+                await self._wake_run(key)
+        finally:
+            self._looks.release()
 
     async def _poll_once(self, run: Run, patience: timedelta | None = POLL_PATIENCE) -> None:
         """Query a job's status once, and handle the answer if it arrives within `patience`; None: at any time."""
@@ -461,3 +514,8 @@ class Engine:
         if schedule is not None:
             self._hold(run, version.pipeline, schedule)
             await self._poll_once(run, patience=None)
+
+
+def _ends_at(run: Run) -> datetime:
+    """Return when its state's window or its timeout ends, whichever is first."""
+    return min(run.timeout_at, run.window_ends_at or run.timeout_at)

@@ -1,5 +1,6 @@
 """SLA watches: warns of deadlines, and judges them when they are due by what the run did."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from worker.config.versions import PipelineVersions
@@ -69,13 +70,13 @@ class SlaMonitor:
         else:
             self._timers.set(wake, due)
 
-    async def adopt(self, key: RunKey) -> None:
-        watch = await self._watches.load(key)
-        due = None if watch is None else next_due(watch, self._clock.now())
-        if due is None:
-            return
-        at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
-        self._timers.set(TimerKey(RowKind.SLA, key), at)
+    async def adopt(self, keys: Collection[RunKey]) -> None:
+        """Set the timers of watches whose owner is gone. Raises `BadRow`."""
+        for watch in await self._watches.load_many(keys):
+            due = next_due(watch, self._clock.now())
+            if due is not None:
+                at = max(due, self._clock.now() + place_of(watch.key) * ADOPTED_WITHIN)
+                self._timers.set(TimerKey(RowKind.SLA, watch.key), at)
 
     async def handle(self, key: RunKey, fact: WatchFact | None) -> None:
         """Decide and commit one fact about an SLA watch; None means the timer fired.

@@ -1,49 +1,71 @@
-"""Adoption: takes up orphaned rows, spread over time and a bounded number at once."""
+"""Adoption: takes up orphaned rows in batches, the most urgent first, and a bounded number at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from worker.core.errors import WorkerError
+from worker.core.membership.urgency import urgency
 from worker.core.model.keys import RowKind, RunKey
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
-from worker.runtime.timers import Timers
+from worker.runtime.urgency_queue import UrgencyQueue
 from worker.store.repos.active_rows import ActiveRow
 
-AT_ONCE: Final = 32
+BATCH_MAX: Final = 50  # rows: one request reads them, and the event loop decodes them in a few milliseconds
+AT_ONCE: Final = 4  # batches
 
-Adopt: TypeAlias = Callable[[RowKind, RunKey], Awaitable[None]]
+IsHeld: TypeAlias = Callable[[ActiveRow], bool]
+_Orphan: TypeAlias = tuple[RowKind, RunKey]
+
+
+class Adopt(Protocol):
+    def __call__(self, kind: RowKind, /, *keys: RunKey) -> Awaitable[None]:
+        """Take up rows from the store. Raises `WorkerError`."""
+        ...
+
+
+def nothing_held(_row: ActiveRow) -> bool:
+    return False
 
 
 class Adoption:
-    """Connects the finder, which names orphans, to the engine, which takes them up from their rows."""
+    """Connects the finder, which names orphans, to the engine, which takes them up from their rows.
 
-    def __init__(self, adopt: Adopt, clock: Clock, log: Log = to_nobody) -> None:
-        self._adopt, self._log = adopt, log
-        self._timers: Timers[tuple[RowKind, RunKey]] = Timers(clock)
+    `is_held` returns whether the engine has taken up this very row already; then it is not read again.
+    """
+
+    def __init__(self, adopt: Adopt, clock: Clock, log: Log = to_nobody, *, is_held: IsHeld = nothing_held) -> None:
+        self._adopt, self._clock, self._log, self._is_held = adopt, clock, log, is_held
+        self._queue: UrgencyQueue[_Orphan] = UrgencyQueue()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    def take_up(self, row: ActiveRow, at: datetime) -> None:
-        """Take up the row at `at`; a row that is already queued keeps its time."""
-        if self._timers.due((row.kind, row.key)) is None:
-            self._timers.set((row.kind, row.key), at)
+    def take_up(self, row: ActiveRow) -> None:
+        """Queue a row; one that is queued already keeps its place."""
+        if not self._is_held(row):
+            self._queue.add((row.kind, row.key), urgency(row.state, row.due_at, self._clock.now()))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-
-            async def begin(orphan: tuple[RowKind, RunKey]) -> None:
+            while True:
                 await self._slots.acquire()
-                tasks.create_task(self._take_up(*orphan), name=f"adopt:{orphan[1]}")
+                batch = await self._queue.take(BATCH_MAX)
+                tasks.create_task(self._take_up_batch(batch), name=f"adopt:{batch[0][1]}")
 
-            await self._timers.run(begin)
-
-    async def _take_up(self, kind: RowKind, key: RunKey) -> None:
+    async def _take_up_batch(self, batch: Sequence[_Orphan]) -> None:
         try:
-            await self._adopt(kind, key)
-        except WorkerError as problem:
-            # The finder's next pass reports it again.
-            self._log("row.troubled", {"run": str(key), "kind": kind.name, "problem": str(problem)})
+            by_kind: dict[RowKind, list[RunKey]] = {}  # the kind of the most urgent one first
+            for kind, key in batch:
+                by_kind.setdefault(kind, []).append(key)
+            for kind, keys in by_kind.items():
+                await self._take_up(kind, keys)
         finally:
             self._slots.release()
+
+    async def _take_up(self, kind: RowKind, keys: Sequence[RunKey]) -> None:
+        try:
+            await self._adopt(kind, *keys)
+        except WorkerError as problem:
+            # The finder's next pass reports them again.
+            about = {"run": str(keys[0]), "kind": kind.name, "rows": len(keys), "problem": str(problem)}
+            self._log("row.troubled", about)

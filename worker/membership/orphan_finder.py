@@ -1,13 +1,13 @@
 """Orphan finder: finds rows with work left whose owner is gone or whose time has passed.
 
 Every row with work left is in one of the `ACTIVE_BUCKETS`. The holder of a group of buckets reads them when it gets the
-lease, whenever a session ends, and every minute. It passes each orphan to `adopt`. It writes nothing: the row's next
+lease, whenever a session ends, and every minute. It passes each orphan to `take_up`. It writes nothing: the row's next
 commit names its new owner. The index lags behind, so the pass every minute is the guarantee; the other passes only make
 it faster.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 from worker.core.errors import RetryLater
@@ -25,11 +25,10 @@ LEASES: Final = 16
 PASS_EVERY_S: Final = 60.0
 TRY_AGAIN_S: Final = 5.0
 OVERDUE: Final = timedelta(seconds=60)
-ADOPTED_PER_S_MAX: Final = 2000.0  # ten thousand runs of a dead worker are spread over five seconds
 
-# Takes up a row at the given time. The finder calls it with every pass while the row is an orphan, so it must be cheap
-# for a row that was already taken up. It must read the row itself, since the index may be behind.
-Adopt: TypeAlias = Callable[[ActiveRow, datetime], None]
+# Queues a row to be taken up. The finder calls it with every pass while the row is an orphan, so it must be cheap for a
+# row that was already taken up. The row itself is read afterwards, since the index may be behind.
+TakeUp: TypeAlias = Callable[[ActiveRow], None]
 
 
 class OrphanFinder:
@@ -40,14 +39,13 @@ class OrphanFinder:
         rows: ActiveRows,
         peers: Peers,
         clock: Clock,
-        adopt: Adopt,
+        take_up: TakeUp,
         *,
         leases: int = LEASES,
         pass_every_s: float = PASS_EVERY_S,
     ) -> None:
-        self._rows, self._peers, self._clock, self._adopt = rows, peers, clock, adopt
+        self._rows, self._peers, self._clock, self._take_up = rows, peers, clock, take_up
         self._leases, self._pass_every_s = leases, pass_every_s
-        self._next_slot_s = clock.monotonic()
         self._held: dict[str, HeldLease] = {}
 
     def offer(self) -> LeaseOffer:
@@ -89,19 +87,12 @@ class OrphanFinder:
             if not held.may_act():
                 raise LeaseLost(held.lease)
             if self._is_orphan(row):
-                self._adopt(row, self._slot())
+                self._take_up(row)
 
     def _is_orphan(self, row: ActiveRow) -> bool:
         is_looked_after = row.owner is not None and self._peers.is_live(row.owner)
         is_overdue = row.due_at is not None and self._clock.now() - row.due_at > OVERDUE
         return is_overdue or not is_looked_after
-
-    def _slot(self) -> datetime:
-        """Return when to take up the next orphan: now, or after those before it."""
-        now_s = self._clock.monotonic()  # the wall clock may be set back, and the queue would then wait for it
-        slot_s = max(now_s, self._next_slot_s)
-        self._next_slot_s = slot_s + 1 / ADOPTED_PER_S_MAX
-        return self._clock.now() + timedelta(seconds=slot_s - now_s)
 
 
 def buckets_of(shard: str, leases: int = LEASES) -> range:

@@ -1,6 +1,6 @@
 """SLA watches: armed once, decided once, and like runs changed only by compare-and-swap."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from worker.core.model import keys
@@ -64,6 +64,11 @@ class SlaWatches:
         """Return a watch; None if there is none. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, watch_key(key))
         return None if row is None else watch_from_row(row)
+
+    async def load_many(self, watches: Collection[RunKey]) -> list[SlaWatch]:
+        """Return those of the watches that exist, read consistently. Raises `BadRow`."""
+        found = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in watches])
+        return [watch_from_row(row) for row in found.values()]
 
     async def of_schedule(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[SlaWatch]:
         """Return the watches of one schedule, latest period first; unreadable ones are left out."""
