@@ -4,6 +4,7 @@ CHAOS_ROUNDS asks for more kills than the few below, and at the pace of producti
 """
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +20,9 @@ import pytest
 
 from tests.support.worlds.live_worker import LiveWorker, live_worker
 from tests.support.worlds.observer import Onlooker, last_days, session_of, wait_until
+from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import RunKey
-from worker.core.run.state import Run, start_token
+from worker.core.run.state import Run, State, start_token
 from worker.runtime.clock import SystemClock
 from worker.store.sqlite.tables import SqliteTables
 
@@ -118,6 +121,38 @@ async def test_when_the_owner_of_runs_is_killed_the_other_completes_each_of_them
         print(f"round {seed}: {len(orphans)} runs lost their owner and were taken over within {waited.took_s:.1f} s")
         await assert_each_ran_once(tmp_path, outside, keys)
         assert waited.took_s < TAKEN_OVER_WITHIN_S + waited.late_s
+
+
+async def test_a_worker_that_restarts_after_a_kill_proves_that_its_predecessor_is_gone(tmp_path: Path) -> None:
+    """Nothing else ends a session before `kill_s`, so an earlier takeover rests on the proof."""
+    [key] = last_days(1)
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "orders.yaml").write_text(CONFIG.replace("sleep 0.3", "sleep 2"))
+    tables = SqliteTables(tmp_path / "interlock.db", SystemClock())
+    with live_worker(tmp_path, "--pipelines", "pipelines", name="first", timing="default") as first:
+        await tables.start()
+        outside = Onlooker(tables=tables)
+        await outside.say_ready([key])
+        await wait_until(lambda: _is_running(outside, key), within_s=COMPLETED_WITHIN_S, workers=[first])
+        first.kill()
+    with live_worker(tmp_path, name="second", timing="default") as second:
+        await wait_until(lambda: outside.are_completed([key]), within_s=COMPLETED_WITHIN_S, workers=[second])
+        [began], [adopted] = _times(second, "session.began"), _times(second, "run.adopted")
+    await assert_each_ran_once(tmp_path, outside, [key])
+    await tables.stop()
+
+    assert adopted - began < timedelta(seconds=DEFAULT_TIMING.kill_s)
+    print(f"taken over after {(adopted - began).total_seconds():.2f} s")
+
+
+async def _is_running(outside: Onlooker, key: RunKey) -> bool:
+    return any(run.state is State.POLLING for run in await outside.runs([key]))
+
+
+def _times(worker: LiveWorker, event: str) -> list[datetime]:
+    said = [json.loads(line) for line in worker.log.read_text().splitlines() if f'"{event}"' in line]
+    return [datetime.fromisoformat(line["at"]) for line in said]
 
 
 async def test_workers_asked_to_stop_under_load_leave_in_time_and_lose_nothing(tmp_path: Path) -> None:

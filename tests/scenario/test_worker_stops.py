@@ -36,6 +36,7 @@ class OneQueue:
     world: QueueWorld
     group: str = "test"
     where: str = "memory"
+    witness: None = None
 
     @property
     def guard(self) -> ClockGuard:

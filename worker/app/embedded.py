@@ -36,6 +36,7 @@ from worker.membership.lease_coordinator import LeaseOffer
 from worker.net.http_client import HttpClient
 from worker.operations.page_links import PublicPages
 from worker.runtime.clock import Clock
+from worker.runtime.process_identity import ProcessWitness
 from worker.store.failure_counter import count_failures
 from worker.store.repos.leases import Leases
 from worker.store.sqlite.file_events import file_events
@@ -78,6 +79,7 @@ class EmbeddedPlatform:
         self._options, self._path, self._clock = options, path, clock
         self._file = StoreFile(path, named)  # one for all connections of the process
         self._tables = SqliteTables(path, clock, file=self._file)
+        self.witness = ProcessWitness()  # all workers on the file run on this machine
         self.guard = ClockGuard(clock)  # a file has no clock of its own, so this clock is never found wrong
 
     @property

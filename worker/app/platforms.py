@@ -9,6 +9,7 @@ from consumers.queues.consumer import QueueConsumer
 from worker.app.alerts import BackgroundTask, never_failed
 from worker.app.dependencies import WorkerDeps
 from worker.membership.clock_guard import ClockGuard
+from worker.runtime.process_identity import ProcessWitness
 from worker.store.table import Tables
 
 
@@ -42,6 +43,11 @@ class Platform(Protocol):
     @property
     def guard(self) -> ClockGuard:
         """Return the check that this machine's clock agrees with the store's."""
+        ...
+
+    @property
+    def witness(self) -> ProcessWitness | None:
+        """Return the proof that another worker's process has ended; None if workers may be on other machines."""
         ...
 
     def beater_tables(self) -> Tables:

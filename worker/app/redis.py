@@ -62,6 +62,11 @@ class RedisPlatform:
     def guard(self) -> ClockGuard:
         return self._guard
 
+    @property
+    def witness(self) -> None:
+        # Copies of one virtual machine share its boot id, and any of them can reach the store: nothing is proven.
+        return None
+
     def beater_tables(self) -> RedisTables:
         """Return a second pair of connections, for the heartbeat's own thread."""
         answer_s = max(1.0, BEAT_SHARE * self._options.settings.timing.beat_s)

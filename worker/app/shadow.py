@@ -10,6 +10,7 @@ from worker.config.roles import Role
 from worker.config.settings import AlertSettings, AwsSettings, Settings
 from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock
+from worker.runtime.process_identity import ProcessWitness
 from worker.store.shadow import ShadowTables
 
 # Only the engine: no relay, no alerts and no queues, because only one consumer gets each message. No scheduler either:
@@ -44,6 +45,10 @@ class ShadowPlatform:
     @property
     def guard(self) -> ClockGuard:
         return self._platform.guard
+
+    @property
+    def witness(self) -> ProcessWitness | None:
+        return self._platform.witness
 
     def beater_tables(self) -> ShadowTables:
         return ShadowTables(self._platform.beater_tables(), self._clock)

@@ -52,6 +52,7 @@ class Worker:
             clock=clock,
             new_session_id=session_ids(socket.gethostname()),
             guard=platform.guard,
+            witness=platform.witness,
             notify=telemetry.notice,
             availability=telemetry.store,
         )

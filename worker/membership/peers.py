@@ -12,6 +12,7 @@ from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.membership.notices import Notify, PeerEnded
 from worker.runtime.clock import Clock
+from worker.runtime.process_identity import ProcessWitness, parse_identity
 from worker.store.repos.sessions import Session, Sessions, SessionState
 
 # A worker reads the leases again only when some part of this has changed.
@@ -27,9 +28,18 @@ FORGOTTEN_AT_ONCE: Final = 5
 class Peers:
     """Holds what this worker saw of its group at its last check."""
 
-    def __init__(self, sessions: Sessions, fence: Fence, clock: Clock, timing: Timing, notify: Notify) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        fence: Fence,
+        clock: Clock,
+        timing: Timing,
+        notify: Notify,
+        *,
+        witness: ProcessWitness | None = None,
+    ) -> None:
         self._sessions, self._fence, self._clock, self._timing = sessions, fence, clock, timing
-        self._notify = notify
+        self._notify, self._witness = notify, witness
         self._seen: Sightings = {}
         self._listed = _NOBODY
         self.live = frozenset[SessionId]()
@@ -38,7 +48,7 @@ class Peers:
         self.departures = 0  # how often a LIVE session was found to be LIVE no longer
 
     async def look(self) -> None:
-        """Read all sessions, and end those whose heartbeat has stopped.
+        """Read all sessions, and end those whose heartbeat has stopped or whose process has ended.
 
         Raises `RetryLater`; the previous result then stays valid. Raises `SessionLost` if another worker ended this
         session.
@@ -85,7 +95,8 @@ class Peers:
         self._check_own(listed)
         others = {id_: session.beat for id_, session in listed.items() if self._is_other(session)}
         self._seen = observe(self._seen, others, monotonic=now)
-        for id_ in stood_still(self._seen, self._timing, monotonic=now):
+        ended = [id_ for id_ in others if self._has_ended(listed[id_])]
+        for id_ in dict.fromkeys((*ended, *stood_still(self._seen, self._timing, monotonic=now))):
             if await self._end(listed[id_]):
                 listed[id_] = replace(listed[id_], state=SessionState.DEAD)
         before, self._listed = self.live, listed
@@ -100,6 +111,11 @@ class Peers:
         with suppress(RetryLater):
             for session in surplus[:FORGOTTEN_AT_ONCE]:
                 await self._sessions.forget(session.id)
+
+    def _has_ended(self, session: Session) -> bool:
+        """Return whether the session's process has certainly ended; then there is nothing to wait for."""
+        process = parse_identity(session.process) if self._witness else None
+        return self._witness is not None and process is not None and self._witness.has_ended(process)
 
     def _is_other(self, session: Session) -> bool:
         return session.is_alive and session.id != self._fence.session

@@ -24,6 +24,7 @@ from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionO
 from worker.membership.peers import Peers
 from worker.membership.timing_check import TimingCheck
 from worker.runtime.clock import Clock
+from worker.runtime.process_identity import ProcessWitness
 from worker.store.availability import StoreAvailability
 from worker.store.repos.leases import Leases
 from worker.store.repos.sessions import Sessions
@@ -79,11 +80,12 @@ class Membership:
         guard: ClockGuard | None = None,
         notify: Notify = to_nobody,
         availability: StoreAvailability | None = None,
+        witness: ProcessWitness | None = None,
         jitter: Callable[[], float] = random,
     ) -> None:
         self._group, self._tables, self._beater, self._clock = group, tables, beater, clock
         self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(clock), notify
-        self._availability = availability
+        self._availability, self._witness = availability, witness
         self._sessions, self._jitter = Sessions(tables, group.name), jitter
         self._timings = TimingCheck(self._sessions, group.timing, clock)
         self._stop_asked = asyncio.Event()
@@ -111,7 +113,12 @@ class Membership:
         group, session, sent_at = self._group, self._new_session_id(), self._clock.monotonic()
         try:
             await self._sessions.register(
-                session, group.program, group.duties, pace=group.timing.pace, at=self._clock.now()
+                session,
+                group.program,
+                group.duties,
+                pace=group.timing.pace,
+                at=self._clock.now(),
+                process=str((self._witness and self._witness.own) or ""),
             )
             if not await self._timings.is_agreed(session):
                 # Leave while we wait: then no worker shares work with this session, and none ends it by another timing.
@@ -139,7 +146,7 @@ class Membership:
 
     async def _run(self, fence: Fence, work: Work) -> None:
         group, pulse, stopping = self._group, Pulse(self._clock, self._group.timing), asyncio.Event()
-        peers = Peers(self._sessions, fence, self._clock, group.timing, self._notify)
+        peers = Peers(self._sessions, fence, self._clock, group.timing, self._notify, witness=self._witness)
         leases = Leases(self._tables, group.name)
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
         self._keeper = keeper

@@ -21,6 +21,7 @@ from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence, SessionLost
 from worker.membership.notices import Notice, PeerEnded
 from worker.membership.peers import DEAD_KEPT_MAX, FORGOTTEN_AT_ONCE, Peers
+from worker.runtime.process_identity import ProcessIdentity, ProcessWitness
 from worker.store.repos.sessions import Sessions, SessionState
 from worker.store.sqlite.tables import SqliteTables
 
@@ -31,14 +32,16 @@ GROUP = "g"
 class Viewpoint:
     """One worker that looks at the others, on a session that lasts as long as the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, witness: ProcessWitness | None = None) -> None:
         self.clock = VirtualClock()
         self.store = SqliteTables.in_memory(self.clock)
         self.far = FaultyTables(self.store)
         self.sessions = Sessions(self.store, GROUP)
         self.notices: list[Notice] = []
         fence = Fence(ME, self.clock, DEFAULT_TIMING, registered_at=timedelta(days=1).total_seconds())
-        self.peers = Peers(Sessions(self.far, GROUP), fence, self.clock, DEFAULT_TIMING, self.notices.append)
+        self.peers = Peers(
+            Sessions(self.far, GROUP), fence, self.clock, DEFAULT_TIMING, self.notices.append, witness=witness
+        )
 
     async def register(self, *members: SessionId) -> None:
         for member in members:
@@ -185,3 +188,21 @@ async def test_a_store_in_trouble_keeps_its_dead_and_the_look_counts() -> None:
 
     assert view.peers.live == {ME}
     assert len(await view.sessions.list()) == 1 + len(dead)
+
+
+@on_virtual_time
+async def test_a_session_whose_process_has_ended_is_ended_at_the_first_look_and_no_other_is() -> None:
+    here = ProcessWitness()
+    assert here.own is not None
+    gone = here.own._replace(began="1")  # another process had this pid before
+    elsewhere = ProcessIdentity("another boot", gone.pid, gone.began)
+    view = Viewpoint(witness=here)
+    await view.register(ME)
+    for name, process in {"gone": str(gone), "alive": str(here.own), "elsewhere": str(elsewhere), "old": ""}.items():
+        await view.sessions.register(SessionId(name), "test", process=process)
+
+    await view.peers.look()
+
+    assert view.notices == [PeerEnded(SessionId("gone"))]
+    assert view.peers.live == {ME, "alive", "elsewhere", "old"}
+    assert await view.state_of(SessionId("gone")) is SessionState.DEAD

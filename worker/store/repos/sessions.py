@@ -57,6 +57,7 @@ class Session:
     program: str = ""  # its version, for people; no decision depends on it
     pace: str = ""  # its timing, which all workers must share; empty: an older version without it
     kept_until: int = 0  # of a DEAD session, in seconds since 1970
+    process: str = ""  # its process, if workers of its store can prove that it has ended; empty: they cannot
     heard_at: datetime | None = None  # its last heartbeat, by its own clock; for people, no decision depends on it
 
     def does(self, duty: str) -> bool:
@@ -91,6 +92,7 @@ class Sessions:
         *,
         pace: str = "",
         at: datetime | None = None,
+        process: str = "",
     ) -> None:
         """Begin a session. Raises `StaleWrite` if the id was used before: create a new one."""
         row = {
@@ -103,6 +105,7 @@ class Sessions:
             "ver": program,
             "duties": sorted(duties),
             **({"pace": pace} if pace else {}),
+            **({"process": process} if process else {}),
             **_heard(at),
         }
         await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
@@ -189,6 +192,7 @@ def _session(row: Row) -> Session:
         duties=frozenset(texts(row, "duties")),
         program=loose_text(row, "ver"),
         pace=loose_text(row, "pace"),
+        process=loose_text(row, "process"),
         kept_until=whole(row, TTL) if TTL in row else 0,
         heard_at=parse_rfc3339(loose_text(row, "heardAt")),
     )
