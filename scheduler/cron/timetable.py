@@ -1,7 +1,7 @@
 """Read which schedules cron starts: the version in force, since when, and how far each was considered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -43,10 +43,16 @@ class Timetable:
         self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
         self.unreadable: set[PipelineId] = set()  # as of the last read of each: a repair of a row emits no event
 
-    async def all(self) -> AsyncIterator[Found]:
-        """Yield all deployed pipelines in chunks. A pipeline that was just deployed may be missing."""
+    def forget(self, pipelines: Iterable[PipelineId]) -> None:
+        """Forget which of these pipelines are damaged: another worker reads them from now on."""
+        self.unreadable.difference_update(pipelines)
+
+    async def all(self, is_wanted: Callable[[PipelineId], bool]) -> AsyncIterator[Found]:
+        """Yield the wanted deployed pipelines in chunks. A pipeline that was just deployed may be missing."""
         chunk: list[Version] = []
         async for stored in self._pipelines.list():
+            if not is_wanted(stored.pipeline):
+                continue
             version = await self._usable(stored.pipeline, self._configs.in_force_of(stored))
             if version is not None:
                 chunk.append(version)

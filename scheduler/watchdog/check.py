@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypeAlias
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
 from worker.core.errors import Rejected, WorkerError
+
+EVERY: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,12 @@ Look: TypeAlias = Callable[[datetime], Awaitable[Sequence[Finding]]]
 class WatchdogCheck:
     """WatchdogCheck is one row of the watchdog's table. While a vital check fails, alerts may not arrive.
 
-    `left` returns how many pipelines the last pass left to later ones.
+    Each has an interval of its own. `left` returns how many pipelines the last pass left to later ones.
     """
 
     name: str
     look: Look
+    every: timedelta = EVERY
     is_vital: bool = False
     left: Callable[[], int] = _none
 

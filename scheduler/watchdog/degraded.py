@@ -45,14 +45,17 @@ class Degraded:
         self._tables, self._clock, self._new_id = tables, clock, new_id
         self._marks = Marks(tables)
 
-    async def note(self, troubles: Mapping[str, Trouble]) -> None:
-        """Emit an event for each new trouble and for each one that is over. Raises `RetryLater`."""
+    async def note(self, troubles: Mapping[str, Trouble]) -> bool:
+        """Emit an event for each new trouble and for each one that is over. Raises `RetryLater`.
+
+        Return False if something is left to emit: call again then.
+        """
         now, mark = self._clock.now(), await self._marks.get(OURSELVES, _MARK)
         known = dict(mark.data) if mark else {}
         begun = _some({name: each for name, each in troubles.items() if each.is_certain and name not in known})
         over = _some({name: since for name, since in known.items() if name not in troubles})
         if not begun and not over:
-            return
+            return True
         noted = {name: since for name, since in known.items() if name not in over}
         noted |= dict.fromkeys(begun, format_rfc3339(now))
         writes: list[Write] = [
@@ -64,12 +67,13 @@ class Degraded:
         try:
             await self._tables.commit(*writes)
         except StaleWrite:
-            return  # another watchdog emitted it; the next pass emits the rest, if there is any
+            return False  # another watchdog emitted it; the next call emits the rest, if there is any
         for name, trouble in begun.items():
             # In the log as well, because the path of events may be broken.
             _log.error("watchdog.degraded", check=name, problem=trouble.problem)
         for name in over:
             _log.info("watchdog.recovered", check=name)
+        return len(begun) < AT_ONCE_MAX and len(over) < AT_ONCE_MAX
 
     def _begun(self, name: str, trouble: Trouble, now: datetime) -> Event:
         problem = trouble.problem[:PROBLEM_MAX]

@@ -53,6 +53,7 @@ class ExpectationsLoader:
         self._mark: Mark | None = None
         self._damaged: dict[PipelineId, _Damaged] = {}
         self._looked_at: datetime | None = None
+        self._is_filling = False  # a failed load is repeated, and until then nothing new counts as settled
 
     async def refresh(self, now: datetime) -> Mapping[PipelineId, Rejected]:
         """Update the expectations: all of them the first time, then the changed ones. Raises `RetryLater`.
@@ -61,7 +62,9 @@ class ExpectationsLoader:
         be.
         """
         if self._tail is None or (self._looked_at and was_set_back(self._looked_at, now)):
+            self._is_filling = True
             self._tail = await self._fill(now)
+            self._is_filling = False
             self._looked_at = now
             return self._problems()
         self._looked_at = now
@@ -76,8 +79,8 @@ class ExpectationsLoader:
         return {pipeline: damaged.problem for pipeline, damaged in self._damaged.items()}
 
     async def note_settled(self, now: datetime) -> None:
-        """Store how far everything is settled. Store nothing before the first load. Raises `RetryLater`."""
-        if self._tail is None:
+        """Store how far everything is settled. Store nothing before the end of a load. Raises `RetryLater`."""
+        if self._tail is None or self._is_filling:
             return
         up_to = self._ledger.settled_up_to(now)
         data = {"upTo": format_rfc3339(up_to)}

@@ -1,8 +1,8 @@
-"""Run a table of checks every minute to find things that did not happen.
+"""Run a table of checks to find things that did not happen, each at its own interval.
 
-A check that fails stops no other. When it fails twice in a row, Interlock emits `WATCHDOG_DEGRADED`, and a recovery
-event when it works again. A check that raises `Impaired` is certain of its problem, so Interlock emits the event at
-once.
+A check that fails or is slow stops and delays no other. When it fails twice in a row, or does not run at all, Interlock
+emits `WATCHDOG_DEGRADED`, and a recovery event when it works again. A check that raises `Impaired` is certain of its
+problem, so Interlock emits the event at once. Checks only record their results; a job of its own commits them.
 """
 
 import asyncio
@@ -13,14 +13,17 @@ from functools import partial
 from typing import Final
 
 from scheduler.periodic import PeriodicTask
-from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
+from scheduler.watchdog.check import EVERY, Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.degraded import Degraded, Trouble
 from worker.core.errors import WorkerError
 from worker.runtime.clock import Clock
 from worker.runtime.concurrency import gather_bounded
 from worker.runtime.logs import logger
 
-EVERY: Final = timedelta(minutes=1)
+COMMIT: Final = "watchdog-commit"
+COMMIT_EVERY: Final = timedelta(seconds=10)
+APART: Final = timedelta(seconds=0.5)  # from the first turn of a check to that of the next
+OVERDUE_TURNS: Final = 3
 LOOK_MAX: Final = timedelta(seconds=60)  # for a whole check: a stuck one must not block the others
 FINDINGS_MAX: Final = 1000  # handled in one pass of a check; the next pass finds the rest again
 
@@ -42,8 +45,17 @@ class CheckReport:
     left: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """_Record is the last report of a check: when it came, by elapsed time, and how often in a row it had problems."""
+
+    report: CheckReport
+    at_s: float
+    failed_in_a_row: int
+
+
 class Watchdog:
-    """Runs the checks. It calls `end` after every pass with whether all vital checks work.
+    """Runs the checks. `commit` records what does not work, and calls `end` with whether all vital checks work.
 
     It does nothing more once `may_act` returns False: another worker then holds the lease.
     """
@@ -59,24 +71,60 @@ class Watchdog:
     ) -> None:
         self._checks, self._degraded, self._clock = checks, degraded, clock
         self._end, self._may_act = end, may_act
-        self._failed_last: set[str] = set()
+        self._began_s = clock.monotonic()
+        self._records: dict[str, _Record] = {}
+        self._noted: dict[str, Trouble] | None = None  # None: not known, or not all of it could be committed
+        self._ended_s: float | None = None
 
     @property
     def names(self) -> Sequence[str]:
         """Return the names of the checks, in the order in which they run."""
         return [check.name for check in self._checks]
 
-    def task(self, every: timedelta = EVERY) -> PeriodicTask:
-        return PeriodicTask("watchdog", every, self.run)
+    def tasks(self) -> Sequence[PeriodicTask]:
+        """Return one task for each check, which starts a moment after the one before it, and one that commits."""
+        checks = [
+            PeriodicTask(check.name, check.every, partial(self.run_check, check), after=number * APART)
+            for number, check in enumerate(self._checks)
+        ]
+        return [*checks, PeriodicTask(COMMIT, COMMIT_EVERY, self.commit, after=len(checks) * APART)]
 
-    async def run(self) -> None:
-        """Make one pass. Raises `RetryLater` if the store does not answer; the heartbeat is not sent then."""
-        now = self._clock.now()
-        reports = await self.pass_over(now)
-        if not self._may_act():
+    async def run_check(self, check: WatchdogCheck) -> None:
+        """Run one check and record its report. A failure of the check is part of the report."""
+        report = await self._carry_out(check, self._clock.now(), dry_run=False)
+        before = self._records.get(check.name)
+        is_failure = bool(report.problems) and report.impaired is None
+        in_a_row = (before.failed_in_a_row if before else 0) + 1 if is_failure else 0
+        self._records[check.name] = _Record(report, self._clock.monotonic(), in_a_row)
+
+    async def commit(self) -> None:
+        """Emit what changed since the last commit, and send the signs of life that are due.
+
+        Raises `RetryLater` if the store does not answer; the heartbeat is not sent then.
+        """
+        # Before each check has had its turn, what a previous holder left degraded cannot be known to work.
+        if not self._may_act() or not all(
+            each.name in self._records or self._is_overdue(each) for each in self._checks
+        ):
             return
-        await self._degraded.note(self._troubles(reports))
-        await self._end(now, not any(report.problems for report in reports if report.check.is_vital))
+        now_s, troubles = self._clock.monotonic(), self._troubles()
+        is_pass_due = self._ended_s is None or now_s - self._ended_s >= EVERY.total_seconds()
+        if is_pass_due or troubles != self._noted:
+            self._noted = None
+            self._noted = troubles if await self._degraded.note(troubles) else None
+        if is_pass_due and self._may_act():
+            await self._end(self._clock.now(), self._is_sound())
+            self._ended_s = now_s
+
+    def _is_overdue(self, check: WatchdogCheck) -> bool:
+        """Return whether a check does not run at all. It is a last resort: a check that takes long gives up itself."""
+        record = self._records.get(check.name)
+        since_s = self._clock.monotonic() - (record.at_s if record else self._began_s)
+        return since_s > (OVERDUE_TURNS * check.every + LOOK_MAX).total_seconds()
+
+    def _is_sound(self) -> bool:
+        vital = [check for check in self._checks if check.is_vital]
+        return not any(self._is_overdue(each) or self._records[each.name].report.problems for each in vital)
 
     async def pass_over(self, now: datetime, *, only: Collection[str] = (), dry_run: bool = False) -> list[CheckReport]:
         """Run the checks, or the named ones. A dry run finds problems and does nothing about them."""
@@ -126,17 +174,19 @@ class Watchdog:
         log("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
         return None
 
-    def _troubles(self, reports: Sequence[CheckReport]) -> dict[str, Trouble]:
+    def _troubles(self) -> dict[str, Trouble]:
         """Return the troubles by name. The first failure of a check is uncertain: a store may be slow briefly."""
         troubles: dict[str, Trouble] = {}
-        failed = {report.check.name for report in reports if report.problems and report.impaired is None}
-        for report in reports:
-            if report.impaired is not None:
-                troubles |= {name: Trouble(problem) for name, problem in report.impaired.items()}
-            elif report.problems:
-                is_certain = report.check.name in self._failed_last
-                troubles[report.check.name] = Trouble(_shown(report.problems), is_certain)
-        self._failed_last = failed
+        for check in self._checks:
+            record = self._records.get(check.name)
+            if self._is_overdue(check):
+                troubles[check.name] = Trouble(f"it did not run in the last {OVERDUE_TURNS} intervals")
+            elif record is None:
+                continue
+            elif record.report.impaired is not None:
+                troubles |= {name: Trouble(problem) for name, problem in record.report.impaired.items()}
+            elif record.report.problems:
+                troubles[check.name] = Trouble(_shown(record.report.problems), record.failed_in_a_row > 1)
         return troubles
 
 

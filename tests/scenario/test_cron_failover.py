@@ -9,14 +9,16 @@ from typing import Final
 
 import pytest
 
+from scheduler.apscheduler_jobs import JobScheduler, JobScope
+from scheduler.cron.slices import ALL_SLICES
 from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
-from scheduler.scheduler_lease import STREAM, NapTicker, SchedulerRole
+from scheduler.scheduler_lease import STREAM, SchedulerRole, Schedulers
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import Host, on_virtual_time, run
 from tests.support.fakes.runner import FakeRunner
 from tests.support.worlds.crash_points import WRITE_PERILS, Course, Fate, Peril, PerilousTables
-from tests.support.worlds.cron import a_timed_config, cron_key, periods_of, run_tasks
+from tests.support.worlds.cron import a_timed_config, cron_key, periods_of, run_cron
 from tests.support.worlds.engine import World, a_world
 from tests.support.worlds.worker_group import WorkerGroup
 from worker.app.components import build_engine
@@ -26,7 +28,6 @@ from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
-from worker.membership.held_lease import HeldLease
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
 from worker.store.repos.runs import Runs
@@ -49,10 +50,11 @@ class Lived:
 async def work(world: World, name: str) -> None:
     """A worker that holds the duty until its host is no more."""
     async with world.worker(name, reads_feed=False) as worker:
-        cron = CronStarts(
-            world.seen_by_workers, worker.engine, worker.parts.configs, world.clock, may_act=worker.standing.may_act
-        )
-        await run_tasks(cron, world.clock)
+
+        def make(jobs: JobScheduler) -> CronStarts:
+            return CronStarts(world.seen_by_workers, worker.engine, worker.parts.configs, world.clock, jobs=jobs)
+
+        await run_cron(make, world.clock, worker.standing.may_act)
 
 
 async def live(peril: Peril | None, at: int | None) -> Lived:
@@ -148,11 +150,12 @@ class CronGroup(WorkerGroup):
             runners = {JobType.COMMAND: FakeRunner()}
             parts = build_engine(self.store, runners, standing, self.clock, tasks, began_at=self.clock.now())
 
-            def tasks_of(held: HeldLease) -> Sequence[PeriodicTask]:
-                cron = CronStarts(self.store, parts.engine, parts.configs, self.clock, may_act=held.may_act)
+            def tasks_of(schedulers: Schedulers, scope: JobScope) -> Sequence[PeriodicTask]:
+                cron = CronStarts(self.store, parts.engine, parts.configs, self.clock, jobs=schedulers.wall)
+                cron.hold(ALL_SLICES, scope)
                 return cron.tasks()
 
-            member.keeper.offer(SchedulerRole(tasks_of, self.clock, NapTicker()).offer())
+            member.keeper.offer(SchedulerRole(tasks_of, self.clock).offer())
             timers = tasks.create_task(parts.engine.run(), name="timers")
             await member.stopping.wait()
             timers.cancel()

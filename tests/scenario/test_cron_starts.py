@@ -5,11 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from scheduler.apscheduler_jobs import JobScheduler
 from scheduler.cron.starter import CronStarts
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.remote_store import NO_FAULT, Fault, FaultyTables, Operation
-from tests.support.worlds.cron import a_timed_config, cron_key, cron_on, periods_of, run_tasks
+from tests.support.worlds.cron import a_timed_config, cron_key, cron_on, periods_of, run_cron
 from tests.support.worlds.engine import ORDERS, World, a_world
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
@@ -39,7 +40,7 @@ async def mark_of(world: World, schedule: str = "cron") -> ScheduleMark | None:
 @on_virtual_time
 async def test_a_run_begins_at_its_time_once_and_its_job_is_started() -> None:
     world = await a_world()
-    async with world.worker() as worker, cron_on(world, worker, tick_s=1):
+    async with world.worker() as worker, cron_on(world, worker, follow_s=5):
         await world.deploy(a_timed_config("0 14 * * *"))
         await world.write("count", rows=1)
 
@@ -108,7 +109,7 @@ async def test_a_run_that_a_signal_began_is_not_begun_again_by_time() -> None:
 @on_virtual_time
 async def test_a_day_off_begins_no_run_and_is_told_to_nobody() -> None:
     world = await a_world()
-    async with world.worker() as worker, cron_on(world, worker, tick_s=30):
+    async with world.worker() as worker, cron_on(world, worker, follow_s=30):
         await world.deploy(a_timed_config(more=f", exclude: {{dates: [{TODAY}]}}"))
         await world.wait(hours=30)
 
@@ -357,7 +358,7 @@ async def test_a_herd_is_spread_over_half_a_minute_each_at_its_own_place() -> No
     for name in names:
         await world.deploy(a_timed_config("0 13 * * *", pipeline=name))
     at = NOON + timedelta(hours=1)
-    async with world.worker(reads_feed=False) as worker, cron_on(world, worker, tick_s=1):
+    async with world.worker(reads_feed=False) as worker, cron_on(world, worker, follow_s=5):
         await world.wait(hours=1, minutes=1)
 
     for name in names:
@@ -386,15 +387,18 @@ async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_t
     for name in names:
         await world.deploy(a_timed_config("0 14 * * *", pipeline=name))
     async with world.worker() as worker, asyncio.TaskGroup() as tasks:
-        cron = CronStarts(
-            FaultyTables(world.tables, trip_once),
-            worker.engine,
-            worker.parts.configs,
-            world.clock,
-            may_act=worker.standing.may_act,
-            boundary=ErrorBoundary(surprises.append),
-        )
-        holding = tasks.create_task(run_tasks(cron, world.clock, 60.0))
+
+        def make(jobs: JobScheduler) -> CronStarts:
+            return CronStarts(
+                FaultyTables(world.tables, trip_once),
+                worker.engine,
+                worker.parts.configs,
+                world.clock,
+                jobs=jobs,
+                boundary=ErrorBoundary(surprises.append),
+            )
+
+        holding = tasks.create_task(run_cron(make, world.clock, worker.standing.may_act, follow_s=60.0))
         await world.wait(hours=26, minutes=5)
         holding.cancel()
 

@@ -1,7 +1,8 @@
 """More than a year of many schedules, looked at now and then: exactly the runs that a walk through time expects."""
 
+import asyncio
 import calendar
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import cycle, islice, product
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from scheduler.apscheduler_jobs import JobScheduler, JobScope
 from scheduler.cron.agenda import Agenda, Timed
 from tests.support.clock.cron_oracle import Spec, fires
 from tests.support.clock.manual import ManualClock
@@ -25,6 +27,7 @@ END: Final = START + timedelta(days=400)
 LOOK_EVERY: Final = timedelta(hours=65)
 
 PARTS: Final = 5
+STEPS_OF_A_JOB: Final = 5  # turns of the loop from a job's time to its end
 
 ZONES: Final = (
     "Europe/Berlin",
@@ -136,34 +139,53 @@ def cases(count: int) -> Iterator[Case]:
         yield Case(key, spec, next(zones), next(rests))
 
 
-def settle(agenda: Agenda, now: datetime) -> Iterator[tuple[ScheduleKey, datetime, str]]:
-    """What the scheduler does when it looks, without the runs."""
-    while taken := agenda.take_due():
-        for timed in taken:
-            found = due(timed.schedule, timed.mark.considered, now)
-            assert found is not None
-            assert found.passed is None
-            yield from ((timed.key, fire.at, str(fire.period)) for fire in found.fires)
-            agenda.moved(replace(timed, mark=replace(timed.mark, considered=found.until)))
+class Year:
+    """What the scheduler does when it looks, without the runs: one job of the library for each schedule."""
+
+    def __init__(self, begin: datetime, scope: JobScope, timed: Iterable[Timed]) -> None:
+        self.clock = ManualClock(begin)
+        self.jobs = JobScheduler(self.clock, self.clock.now)
+        self.agenda = Agenda(self.clock, self.jobs, self._fire)
+        self.got: dict[ScheduleKey, list[tuple[datetime, str]]] = {}
+        for each in timed:
+            self.got[each.key] = []
+            self.agenda.replace(each.key.pipeline, [each], scope)
+
+    async def look(self, by: timedelta) -> None:
+        """Let time pass at once, then start what is due until nothing is."""
+        self.clock.advance(by)
+        while any(at <= self.clock.now() for at in map(self._next_time, self.got) if at is not None):
+            self.jobs.look()
+            for _ in range(STEPS_OF_A_JOB):
+                await asyncio.sleep(0)
+
+    def _next_time(self, key: ScheduleKey) -> datetime | None:
+        return self.jobs.next_time(str(key))
+
+    async def _fire(self, key: ScheduleKey, now: datetime) -> None:
+        timed = self.agenda.take_due(key)
+        assert timed is not None
+        found = due(timed.schedule, timed.mark.considered, now)
+        assert found is not None
+        assert found.passed is None
+        self.got[key] += [(fire.at, str(fire.period)) for fire in found.fires]
+        self.agenda.moved(replace(timed, mark=replace(timed.mark, considered=found.until)))
 
 
 # In parts, so that none of them takes long on a slow machine.
 @pytest.mark.parametrize("part", range(PARTS))
-def test_four_hundred_days_of_two_hundred_schedules_give_exactly_the_expected_runs(part: int) -> None:
+async def test_four_hundred_days_of_two_hundred_schedules_give_exactly_the_expected_runs(part: int) -> None:
     chosen = list(cases(200))[part::PARTS]
-    clock = ManualClock(START)
-    agenda, got = Agenda(clock), {case.key: list[tuple[datetime, str]]() for case in chosen}
-    for case in chosen:
-        agenda.replace(case.key.pipeline, [case.timed()])
+    async with asyncio.TaskGroup() as group:
+        year = Year(START, JobScope(group, lambda: True), [case.timed() for case in chosen])
 
-    while clock.now() < END:
-        clock.advance(min(LOOK_EVERY, END - clock.now()))
-        for key, at, period in settle(agenda, clock.now()):
-            got[key].append((at, period))
+        while year.clock.now() < END:
+            await year.look(min(LOOK_EVERY, END - year.clock.now()))
+        year.jobs.stop()
 
     for case in chosen:
-        assert got[case.key] == case.expected(), (case.spec.cron, case.zone, case.rest.exclusion)
-    assert sum(map(len, got.values())) > 5_000
+        assert year.got[case.key] == case.expected(), (case.spec.cron, case.zone, case.rest.exclusion)
+    assert sum(map(len, year.got.values())) > 5_000
 
 
 def odd_days(zone: str) -> list[date]:
@@ -176,18 +198,21 @@ def odd_days(zone: str) -> list[date]:
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_each_time_is_settled_within_a_quarter_of_an_hour_on_odd_days(zone: str) -> None:
-    for (number, spec), day in product(enumerate(SPECS), odd_days(zone)):
-        case = Case(ScheduleKey(PipelineId(f"p{number}"), ScheduleId("cron")), spec, zone, RESTS[0])
-        begin = datetime.combine(day, datetime.min.time(), UTC) - timedelta(days=1)
-        clock = ManualClock(begin)
-        agenda, timed, got = Agenda(clock), case.timed(), list[tuple[datetime, str]]()
-        agenda.replace(case.key.pipeline, [replace(timed, mark=replace(timed.mark, considered=begin))])
+async def test_each_time_is_settled_within_a_quarter_of_an_hour_on_odd_days(zone: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        scope = JobScope(group, lambda: True)
+        for (number, spec), day in product(enumerate(SPECS), odd_days(zone)):
+            case = Case(ScheduleKey(PipelineId(f"p{number}"), ScheduleId("cron")), spec, zone, RESTS[0])
+            begin = datetime.combine(day, datetime.min.time(), UTC) - timedelta(days=1)
+            timed = case.timed()
+            year = Year(begin, scope, [replace(timed, mark=replace(timed.mark, considered=begin))])
 
-        for _ in range(3 * 96):
-            clock.advance(timedelta(minutes=15))
-            settled = [(at, period) for _, at, period in settle(agenda, clock.now())]
-            assert all(clock.now() - at < timedelta(minutes=15) for at, _ in settled)
-            got += settled
+            for _ in range(3 * 96):
+                known = len(year.got[case.key])
+                await year.look(timedelta(minutes=15))
+                now, settled = year.clock.now(), year.got[case.key][known:]
+                assert all(now - at < timedelta(minutes=15) for at, _ in settled)
+            year.jobs.stop()
 
-        assert got == fires(spec, zone, begin + timedelta.resolution, clock.now() + timedelta.resolution)
+            expected = fires(spec, zone, begin + timedelta.resolution, year.clock.now() + timedelta.resolution)
+            assert year.got[case.key] == expected

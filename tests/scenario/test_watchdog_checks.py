@@ -13,7 +13,7 @@ from scheduler.watchdog.watchdog import Watchdog
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import on_virtual_time, run
 from tests.support.worlds.engine import World, a_world
-from tests.support.worlds.watchdog import DAILY, on_watch, told_of_ourselves, types_told
+from tests.support.worlds.watchdog import DAILY, on_watch, one_pass, told_of_ourselves, types_told
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 
@@ -45,17 +45,17 @@ def test_a_failing_check_stops_no_other_is_told_once_and_told_when_it_is_over(pr
         world = await a_world()
         checks = [WatchdogCheck(name="broken", look=failing), WatchdogCheck(name="sound", look=working)]
         watchdog = of_checks(world, checks)
-        await watchdog.run()
+        await one_pass(watchdog)
         assert await told_of_ourselves(world) == []  # a store may be slow for a moment
         for _ in range(2):
-            await watchdog.run()
+            await one_pass(watchdog)
         assert len(looked) == 3
         [(event_type, detail)] = await told_of_ourselves(world)
         assert (event_type, detail["checks"]) == ("WATCHDOG_DEGRADED", ["broken"])
 
         fails[0] = False
         for _ in range(3):
-            await watchdog.run()
+            await one_pass(watchdog)
         [_, (event_type, detail)] = sorted(await told_of_ourselves(world))
         assert (event_type, detail["checks"]) == ("WATCHDOG_RECOVERED", ["broken"])
 
@@ -120,7 +120,7 @@ async def test_a_part_that_is_impaired_is_told_at_once_and_each_part_by_its_name
     watchdog = of_checks(world, [WatchdogCheck(name="queues", look=look)])
     seen: list[list[str]] = []
     while parts:
-        await watchdog.run()
+        await one_pass(watchdog)
         await world.clock.sleep(60)
         parts.pop(0)
         seen = [[event_type, *map(str, [detail["checks"]])] for event_type, detail in await told_of_ourselves(world)]

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import run
 from tests.support.fakes.remote_store import DROP_AFTER, DROP_BEFORE, Fault, FaultyTables
 from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, run_key, store_in_memory
-from tests.support.worlds.watchdog import pipeline_text, types_told, watch
+from tests.support.worlds.watchdog import one_pass, pipeline_text, types_told, watch
 from worker.core.errors import RetryLater
 from worker.core.model.keys import pipeline_pk, trigger_sk
 from worker.core.model.pipeline import PipelineId
@@ -187,12 +188,12 @@ async def live(life: Life, fatal: int | None, fault: Fault, *, dies: bool) -> tu
         await first.go()
         await life.prepare(world)
         await world.settle()
-        is_lost = await passes(world, tables, first.watchdog.run)
+        is_lost = await passes(world, tables, partial(one_pass, first.watchdog))
     if is_lost:
         await world.clock.sleep(TAKEN_OVER_AFTER.total_seconds())
         async with world.worker("w2") as worker:
             await world.adopt_orphans(worker)
-            await passes(world, tables, watch(world, worker, life.watched).watchdog.run)
+            await passes(world, tables, partial(one_pass, watch(world, worker, life.watched).watchdog))
     return tables.seen, await types_told(world, life.about)
 
 

@@ -26,7 +26,6 @@ from consumers.queues.dead_letters import queue_letter_source
 from consumers.queues.sqs import AwsQueue, open_sqs
 from consumers.streams.consumer import ReadPace
 from consumers.streams.source import Stream
-from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alert_targets import TargetTools
@@ -177,7 +176,7 @@ class AwsPlatform:
             sources=SourceDeps(
                 source_of=streams.__getitem__,
                 wake_readers=_wake_nobody,
-                ticker=ApschedulerTicker(),
+                schedules=True,
                 watchdog=self._watchdog(targets.http),
             ),
             outputs=OutputDeps(

@@ -11,7 +11,6 @@ from consumers.streams.consumer import ReadPace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import MemoryBudget
 from consumers.streams.sharded import ShardedConsumer
 from consumers.streams.source import Source, Stream
-from scheduler.scheduler_lease import Ticker
 from scheduler.watchdog.checks.table import Watched
 from worker.app.worklog import log_work
 from worker.config.roles import ALL_ROLES, Role
@@ -70,7 +69,7 @@ class SourceDeps:
     wake_readers: WakeReaders
     observe: ObserveSubscription = unobserved
     extra_leases: ExtraLeases = no_extra_leases
-    ticker: Ticker | None = None  # drives the scheduler; None: neither cron nor watchdog runs here
+    schedules: bool = False  # whether this platform runs cron and the watchdog
     watchdog: Watched = field(default_factory=Watched)
     archiver: Archiver | None = None  # None: history is kept in the store only
 

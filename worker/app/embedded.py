@@ -16,8 +16,6 @@ from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedMark, FeedWatcher, TableFeed, feed_name
 from consumers.streams.embedded.housekeeping import Housekeeping, SmallStore
 from consumers.streams.embedded.lag import FeedLags
-from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.health import Lags
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
@@ -105,9 +103,7 @@ class EmbeddedPlatform:
             tables=tables,
             # Next to the file that all workers share.
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
-            deps_of=lambda deliver, runners: embedded_deps(
-                tables, deliver, runners, clock, ApschedulerTicker(), path=self._path
-            ),
+            deps_of=lambda deliver, runners: embedded_deps(tables, deliver, runners, clock, path=self._path),
             watchdog_of=self._watchdog,
         )
 
@@ -199,7 +195,6 @@ def embedded_deps(
     alert: Deliver,
     runners: Mapping[JobType, Runner],
     clock: Clock,
-    ticker: Ticker | None = None,
     *,
     path: Path | None = None,
 ) -> WorkerDeps:
@@ -225,10 +220,10 @@ def embedded_deps(
     return WorkerDeps(
         store=StoreDeps(group=GROUP, tables=tables, clock=clock),
         sources=SourceDeps(
+            schedules=True,
             source_of=lambda table: TableFeed(tables, table, clock, mark=mark),
             wake_readers=wake_readers,
             extra_leases=extra_leases,
-            ticker=ticker or NapTicker(),
         ),
         outputs=OutputDeps(routes=[Route(CONSOLE, told_to_people(), alert)], runners=runners),
         tuning=Tuning(pace=_PACE),

@@ -12,8 +12,6 @@ from consumers.streams.redis.housekeeping import SliceHousekeeping
 from consumers.streams.redis.lag import SliceLags
 from consumers.streams.redis.slices import SlicedStream
 from consumers.streams.sharded import ShardedConsumer
-from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.scheduler_lease import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.embedded import CONSOLE, FOLLOWED, Options, open_resources, watched_without_queues
@@ -80,7 +78,7 @@ class RedisPlatform:
             clock,
             tables=tables,
             command=CommandRoot(path=JOBS.absolute(), is_shared=False),
-            deps_of=lambda deliver, runners: redis_deps(tables, deliver, runners, clock, ApschedulerTicker()),
+            deps_of=lambda deliver, runners: redis_deps(tables, deliver, runners, clock),
             watchdog_of=self._watchdog,
         )
 
@@ -96,7 +94,6 @@ def redis_deps(
     alert: Deliver,
     runners: Mapping[JobType, Runner],
     clock: Clock,
-    ticker: Ticker | None = None,
 ) -> WorkerDeps:
     """Return the dependencies of a worker that shares the slices of its store's change feed with others."""
 
@@ -118,10 +115,10 @@ def redis_deps(
     return WorkerDeps(
         store=StoreDeps(group=GROUP, tables=tables, clock=clock),
         sources=SourceDeps(
+            schedules=True,
             source_of=lambda table: SlicedStream(tables, table, clock),
             wake_readers=wake_readers,
             extra_leases=extra_leases,
-            ticker=ticker or NapTicker(),
         ),
         outputs=OutputDeps(routes=[Route(CONSOLE, told_to_people(), alert)], runners=runners),
         tuning=Tuning(pace=_PACE),

@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
+from scheduler.apscheduler_jobs import JobScope
+from scheduler.cron.slices import ALL_SLICES
 from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
-from scheduler.scheduler_lease import SchedulerRole
+from scheduler.scheduler_lease import SchedulerRole, Schedulers
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.archive import archive_task
 from worker.app.components import EngineComponents, build_engine
@@ -19,7 +21,6 @@ from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
 from worker.engine.probes.standing import StandingProbes
 from worker.membership.adoption import Adoption
-from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import OrphanFinder
 from worker.membership.peers import MemberStanding
@@ -145,24 +146,20 @@ class SessionWork:
         )
 
     def _scheduling(self, parts: EngineComponents) -> list[LeaseOffer]:
-        ticker = self._deps.sources.ticker
-        if ticker is None or Role.SCHEDULER not in self._deps.roles:
+        if not self._deps.sources.schedules or Role.SCHEDULER not in self._deps.roles:
             return []
 
-        def tasks(held: HeldLease) -> list[PeriodicTask]:
-            def may_act() -> bool:
-                # Everything that the scheduler does depends on the time.
-                return held.may_act() and self._member.guard.is_trusted
-
+        def tasks(schedulers: Schedulers, scope: JobScope) -> list[PeriodicTask]:
             cron = CronStarts(
                 self._tables,
                 parts.engine,
                 parts.configs,
                 self._clock,
-                may_act=may_act,
+                jobs=schedulers.wall,
                 log=self._deps.outputs.log,
                 boundary=self._boundary,
             )
+            cron.hold(ALL_SLICES, scope)
             watchdog = make_watchdog(
                 self._tables,
                 parts.engine,
@@ -171,11 +168,12 @@ class SessionWork:
                 configs=parts.configs,
                 watches=parts.watches,
                 resync=parts.resync,
-                may_act=may_act,
+                may_act=scope.may_act,
             )
             archiver = self._deps.sources.archiver
-            archiving = [] if archiver is None else [archive_task(archiver, self._clock, may_act)]
-            periodic = (*cron.tasks(), watchdog.task(), *archiving)
+            archiving = [] if archiver is None else [archive_task(archiver, self._clock, scope.may_act)]
+            periodic = (*cron.tasks(), *watchdog.tasks(), *archiving)
             return [replace(task, run=self._boundary.around(task.run)) for task in periodic]
 
-        return [SchedulerRole(tasks, self._clock, ticker).offer()]
+        # Everything that the scheduler does depends on the time.
+        return [SchedulerRole(tasks, self._clock, is_time_trusted=lambda: self._member.guard.is_trusted).offer()]

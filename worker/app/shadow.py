@@ -64,7 +64,7 @@ def shadow_deps(deps: WorkerDeps, tables: ShadowTables) -> WorkerDeps:
         deps,
         store=replace(deps.store, tables=tables),
         # No extra leases: the workers in charge of a file do its housekeeping.
-        sources=replace(deps.sources, extra_leases=no_extra_leases, ticker=None),
+        sources=replace(deps.sources, extra_leases=no_extra_leases, schedules=False),
         outputs=replace(deps.outputs, routes=(), runners={}, dead_letter_handlers={}),
         roles=SHADOW_ROLES,
         dry_run=True,

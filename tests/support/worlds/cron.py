@@ -1,11 +1,15 @@
-"""Cron on a simulated worker: its periodic tasks run every second of virtual time, as on the holder of the lease."""
+"""Cron on a simulated worker: its jobs run on virtual time, as on the holder of the lease."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 
+from scheduler.apscheduler_jobs import JobScheduler
+from scheduler.cron.slices import ALL_SLICES
 from scheduler.cron.starter import CronStarts
-from scheduler.periodic import PeriodicRunner
+from scheduler.scheduler_lease import scheduling
 from tests.support.worlds.engine import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -27,32 +31,44 @@ job: {{type: command, config: {{command: "true"}}}}
 """
 
 
-async def run_tasks(cron: CronStarts, clock: Clock, tick_s: float = 1.0) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        rota = PeriodicRunner(cron.tasks(), clock, tasks)
-        while True:
-            rota.begin_due()
-            await clock.sleep(tick_s)
+@asynccontextmanager
+async def holding_cron(
+    make: Callable[[JobScheduler], CronStarts], clock: Clock, may_act: Callable[[], bool], *, follow_s: float = 5.0
+) -> AsyncGenerator[CronStarts]:
+    """Cron with all slices, as who holds every lease has it. Long waits pass faster if changes are followed rarely."""
+    async with scheduling(clock, may_act) as (schedulers, scope):
+        cron = make(schedulers.wall)
+        cron.hold(ALL_SLICES, scope)
+        for task in cron.tasks():
+            schedulers.repeat(replace(task, every=max(task.every, timedelta(seconds=follow_s))), scope)
+        yield cron
+
+
+async def run_cron(
+    make: Callable[[JobScheduler], CronStarts], clock: Clock, may_act: Callable[[], bool], *, follow_s: float = 5.0
+) -> None:
+    """Hold cron until cancelled."""
+    async with holding_cron(make, clock, may_act, follow_s=follow_s):
+        await asyncio.Event().wait()
 
 
 @asynccontextmanager
-async def cron_on(world: World, worker: Worker, *, tick_s: float = 10.0) -> AsyncGenerator[CronStarts]:
-    """The worker holds the duty for as long as the block lasts. Long waits pass faster with fewer ticks."""
+async def cron_on(world: World, worker: Worker, *, follow_s: float = 10.0) -> AsyncGenerator[CronStarts]:
+    """The worker holds the duty for as long as the block lasts."""
     log = worker.log
-    cron = CronStarts(
-        world.seen_by_workers,
-        worker.engine,
-        worker.parts.configs,
-        world.clock,
-        may_act=worker.standing.may_act,
-        log=lambda event, facts: log.append((event, facts)),
-    )
-    holding = asyncio.get_running_loop().create_task(run_tasks(cron, world.clock, tick_s), name="scheduler")
-    try:
+
+    def make(jobs: JobScheduler) -> CronStarts:
+        return CronStarts(
+            world.seen_by_workers,
+            worker.engine,
+            worker.parts.configs,
+            world.clock,
+            jobs=jobs,
+            log=lambda event, facts: log.append((event, facts)),
+        )
+
+    async with holding_cron(make, world.clock, worker.standing.may_act, follow_s=follow_s) as cron:
         yield cron
-    finally:
-        holding.cancel()
-        await asyncio.wait([holding])
 
 
 def cron_key(period: str, pipeline: str = "orders", schedule: str = "cron") -> RunKey:
