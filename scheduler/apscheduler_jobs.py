@@ -100,7 +100,7 @@ class JobScheduler:
     """
 
     def __init__(self, clock: Clock, now: Now, *, on_job: OnJob = ignore_job, at_once_max: int = AT_ONCE_MAX) -> None:
-        self._now = now
+        self._now, self._is_stopped = now, False
         self._executor = _GroupExecutor(clock, now, at_once_max)
         # The library has no types.
         self._scheduler = cast(
@@ -136,6 +136,12 @@ class JobScheduler:
         if self._scheduler.get_job(name) is not None:
             self._scheduler.modify_job(name, next_run_time=to.astimezone(UTC))
 
+    def hasten(self, name: str, within: timedelta) -> None:
+        """Run a job this much later from now, unless it is due before that."""
+        due_at, at = self.next_time(name), self._now() + within
+        if due_at is not None and due_at > at:
+            self.move(name, at)
+
     def remove(self, name: str) -> None:
         """Run a job no more. Does nothing if there is no such job; a run of it under way continues."""
         if self._scheduler.get_job(name) is not None:
@@ -155,13 +161,16 @@ class JobScheduler:
         self._scheduler.look()
 
     def stop(self) -> None:
-        """Remove all jobs and timers. Jobs under way continue in their groups."""
+        """Remove all jobs and timers, and accept no more. Jobs under way continue in their groups."""
+        self._is_stopped = True
         self._executor.forget_waiting()
         if self._scheduler.running:
             self._scheduler.remove_all_jobs()
             self._scheduler.stop_timer()
 
     def _add(self, name: str, trigger: BaseTrigger, work: Work, scope: JobScope, first: datetime) -> None:
+        if self._is_stopped:
+            return
         if not self._scheduler.running:
             self._scheduler.start()
         self._scheduler.add_job(

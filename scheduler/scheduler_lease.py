@@ -1,9 +1,8 @@
-"""Run the scheduler's jobs on the one worker that holds its lease."""
+"""Run the watchdog's checks on the one worker that holds the scheduler's lease."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -16,40 +15,16 @@ from worker.runtime.logs import logger
 
 STREAM: Final = "scheduler"
 NAP_S: Final = 60.0  # jobs have timers of their own; `held` ends the nap when the lease must be released
-SCHEDULES_AT_ONCE_MAX: Final = 16  # schedules whose due times are handled concurrently
 
 _log = logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Schedulers:
-    """Holds the two schedulers of one holder: one by elapsed time, one by the wall clock.
-
-    Checks are repeated by elapsed time: a clock that is set back must not stop them. Cron times are by the wall clock.
-    """
-
-    steady: JobScheduler
-    wall: JobScheduler
-
-    def repeat(self, task: PeriodicTask, scope: JobScope) -> None:
-        """Run a periodic task under a scope until the scope is closed."""
-
-        async def work(_: datetime) -> None:
-            await task.run()
-
-        self.steady.every(task.name, task.every, work, scope, after=task.after)
-
-    def stop(self) -> None:
-        self.steady.stop()
-        self.wall.stop()
-
-
 # Creates the periodic tasks for one holder of the lease: their state must not outlive it.
-MakeTasks: TypeAlias = Callable[[Schedulers, JobScope], Sequence[PeriodicTask]]
+MakeTasks: TypeAlias = Callable[[JobScope], Sequence[PeriodicTask]]
 
 
 class SchedulerRole:
-    """Runs the scheduler's jobs while it holds the scheduler lease.
+    """Runs periodic tasks, such as the watchdog's checks, while it holds the scheduler lease.
 
     Jobs under way when the lease ends are finished first, within the lease's time limit.
     """
@@ -66,26 +41,36 @@ class SchedulerRole:
         def may_act() -> bool:
             return held.may_act() and self._is_time_trusted()
 
-        async with scheduling(self._clock, may_act) as (schedulers, scope):
-            for task in self._make_tasks(schedulers, scope):
-                schedulers.repeat(task, scope)
+        async with repeating(self._clock, may_act) as (jobs, scope):
+            for task in self._make_tasks(scope):
+                repeat(jobs, task, scope)
             while not held.is_stopping:
                 await held.nap(NAP_S)
 
 
 @asynccontextmanager
-async def scheduling(clock: Clock, may_act: Callable[[], bool]) -> AsyncGenerator[tuple[Schedulers, JobScope]]:
-    """Yield schedulers and a scope for their jobs. At the end, no more jobs start and those under way finish."""
-    steady = JobScheduler(clock, SteadyTime(clock), on_job=log_failure)
-    wall = JobScheduler(clock, clock.now, on_job=log_failure, at_once_max=SCHEDULES_AT_ONCE_MAX)
-    schedulers = Schedulers(steady, wall)
+async def repeating(clock: Clock, may_act: Callable[[], bool]) -> AsyncGenerator[tuple[JobScheduler, JobScope]]:
+    """Yield a scheduler by elapsed time and a scope for its jobs. At the end, jobs under way finish.
+
+    A wall clock that is set back must not stop what is repeated.
+    """
+    jobs = JobScheduler(clock, SteadyTime(clock), on_job=log_failure)
     async with asyncio.TaskGroup() as group:
         scope = JobScope(group, may_act)
         try:
-            yield schedulers, scope
+            yield jobs, scope
         finally:
             scope.close()
-            schedulers.stop()
+            jobs.stop()
+
+
+def repeat(jobs: JobScheduler, task: PeriodicTask, scope: JobScope) -> None:
+    """Run a periodic task under a scope until the scope is closed."""
+
+    async def work(_: datetime) -> None:
+        await task.run()
+
+    jobs.every(task.name, task.every, work, scope, after=task.after)
 
 
 def log_failure(job: JobEnd | JobOverrun) -> None:

@@ -7,8 +7,8 @@ from worker.core.model.keys import bucket
 
 CronSlice = NewType("CronSlice", int)
 
-# All workers of a group must divide alike: with another number, a slice would have other pipelines.
-SLICES: Final = 32
+# Sixteen workers can share them. All workers of a group must divide alike: a slice is always of the same pipelines.
+SLICES: Final = 16
 ALL_SLICES: Final = frozenset(CronSlice(number) for number in range(SLICES))
 
 

@@ -1,26 +1,28 @@
 """Whatever becomes of the worker in the middle of a pass, no run is lost and none begins twice."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import pytest
 
 from scheduler.apscheduler_jobs import JobScheduler, JobScope
-from scheduler.cron.slices import ALL_SLICES
+from scheduler.cron.cron_lease import STREAM, CronRole, MakeCron, shard_of
+from scheduler.cron.slices import ALL_SLICES, SLICES, slice_of
 from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
-from scheduler.scheduler_lease import STREAM, SchedulerRole, Schedulers
+from scheduler.scheduler_lease import SchedulerRole
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import Host, on_virtual_time, run
 from tests.support.fakes.runner import FakeRunner
 from tests.support.worlds.crash_points import WRITE_PERILS, Course, Fate, Peril, PerilousTables
 from tests.support.worlds.cron import a_timed_config, cron_key, periods_of, run_cron
 from tests.support.worlds.engine import World, a_world
-from tests.support.worlds.worker_group import WorkerGroup
+from tests.support.worlds.worker_group import Station, WorkerGroup
 from worker.app.components import build_engine
 from worker.config.deploy import deploy
 from worker.config.load import load_text
@@ -28,6 +30,7 @@ from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
+from worker.engine.engine import Engine
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
 from worker.store.repos.runs import Runs
@@ -131,38 +134,56 @@ async def test_two_workers_that_both_believe_to_hold_the_duty_begin_each_run_onc
         assert await periods_of(world.tables, name) == [f"{TODAY}T12{minute:02d}" for minute in range(5, 35, 5)]
 
 
-# --- the duty ---------------------------------------------------------------------------------------------------------
+# --- the leases -------------------------------------------------------------------------------------------------------
 
 
 class CronGroup(WorkerGroup):
-    """Workers of a real group, each ready to hold the scheduler's duty."""
+    """Workers of a real group, each ready to hold slices of cron. Old ones have all of it by the scheduler's lease."""
 
     def __init__(self) -> None:
         super().__init__(shards=0)
-        self.hosts: dict[str, Host] = {}
+        self.stations: dict[str, Station] = {}
+        self.engines: dict[str, Engine] = {}
 
-    def join(self, name: str) -> None:
-        self.hosts[name] = self.start(name, work=self._work).host
+    def join(self, name: str, *, is_old: bool = False) -> None:
+        self.stations[name] = self.start(name, work=partial(self._work, name, is_old))
 
-    async def _work(self, member: Member) -> None:
+    async def _work(self, name: str, is_old: bool, member: Member) -> None:
         async with asyncio.TaskGroup() as tasks:
             standing = MemberStanding(member.fence, member.peers, member.guard)
             runners = {JobType.COMMAND: FakeRunner()}
             parts = build_engine(self.store, runners, standing, self.clock, tasks, began_at=self.clock.now())
+            self.engines[name] = parts.engine
 
-            def tasks_of(schedulers: Schedulers, scope: JobScope) -> Sequence[PeriodicTask]:
-                cron = CronStarts(self.store, parts.engine, parts.configs, self.clock, jobs=schedulers.wall)
-                cron.hold(ALL_SLICES, scope)
-                return cron.tasks()
+            def make(jobs: JobScheduler) -> CronStarts:
+                return CronStarts(self.store, parts.engine, parts.configs, self.clock, jobs=jobs)
 
-            member.keeper.offer(SchedulerRole(tasks_of, self.clock).offer())
-            timers = tasks.create_task(parts.engine.run(), name="timers")
+            services = [tasks.create_task(parts.engine.run(), name="timers")]
+            if is_old:
+                member.keeper.offer(SchedulerRole(partial(self._all_of_cron, make), self.clock).offer())
+            else:
+                role = CronRole(make, self.clock)
+                services.append(tasks.create_task(role.run(), name="cron"))
+                member.keeper.offer(role.offer())
+                member.keeper.offer(SchedulerRole(lambda _: [], self.clock).offer())
             await member.stopping.wait()
-            timers.cancel()
+            for service in services:
+                service.cancel()
 
-    async def holder(self) -> str:
-        """The name of the worker that has the duty, by its row."""
-        owner = (await self.leases(STREAM))["0"].owner
+    def _all_of_cron(self, make: MakeCron, scope: JobScope) -> Sequence[PeriodicTask]:
+        cron = make(JobScheduler(self.clock, self.clock.now))
+        cron.hold(ALL_SLICES, scope)
+        return cron.tasks()
+
+    async def deploy(self, *configs: str) -> None:
+        for config in configs:
+            loaded = load_text(config).pipeline
+            assert loaded is not None
+            await deploy(self.store, loaded, self.clock)
+
+    async def holder(self, pipeline: str = "orders") -> str:
+        """The name of the worker that starts a pipeline's runs, by the row of its slice."""
+        owner = (await self.leases(STREAM))[shard_of(slice_of(PipelineId(pipeline)))].owner
         assert owner is not None
         return owner.partition(".")[0]
 
@@ -173,47 +194,101 @@ async def created_at(group: CronGroup, period: str) -> datetime:
     return found.created_at
 
 
+def minutes(*numbers: int) -> list[str]:
+    return [f"{TODAY}T12{number:02d}" for number in numbers]
+
+
 @on_virtual_time
-async def test_another_worker_has_the_duty_within_ten_seconds_of_a_crash_and_what_came_meanwhile_begins() -> None:
+async def test_another_worker_has_the_slice_within_ten_seconds_of_a_crash_and_what_came_meanwhile_begins() -> None:
     group = CronGroup()
     await group.store.start()
-    loaded = load_text(a_timed_config("* * * * *", more=", misfire: skip")).pipeline
-    assert loaded is not None
-    await deploy(group.store, loaded, group.clock)
+    await group.deploy(a_timed_config("* * * * *", more=", misfire: skip"))
     for name in ("a", "b", "c"):
         group.join(name)
     await group.clock.sleep(90)
     first = await group.holder()
 
     await group.clock.sleep(29)  # a second before 12:02
-    group.hosts[first].crash()
+    group.stations[first].host.crash()
     await group.clock.sleep(10)
 
     assert await group.holder() != first
     await group.clock.sleep(51)
-    assert await periods_of(group.store) == [f"{TODAY}T1201", f"{TODAY}T1202"]
+    assert await periods_of(group.store) == minutes(1, 2)
     assert await created_at(group, f"{TODAY}T1201") < NOON + timedelta(minutes=1, seconds=2)
     assert await created_at(group, f"{TODAY}T1202") < NOON + timedelta(minutes=2, seconds=11)
     assert group.failures() == []
 
 
 @on_virtual_time
-async def test_a_frozen_holder_that_goes_on_notices_that_the_duty_is_anothers() -> None:
+async def test_a_frozen_holder_that_goes_on_notices_that_the_slice_is_anothers() -> None:
     group = CronGroup()
     await group.store.start()
-    loaded = load_text(a_timed_config("* * * * *")).pipeline
-    assert loaded is not None
-    await deploy(group.store, loaded, group.clock)
+    await group.deploy(a_timed_config("* * * * *"))
     for name in ("a", "b"):
         group.join(name)
     await group.clock.sleep(90)
     first = await group.holder()
 
-    group.hosts[first].freeze()
+    group.stations[first].host.freeze()
     await group.clock.sleep(60)
-    group.hosts[first].thaw()
+    group.stations[first].host.thaw()
     await group.clock.sleep(100)
 
     assert await group.holder() != first
-    assert await periods_of(group.store) == [f"{TODAY}T12{minute:02d}" for minute in (1, 2, 3, 4)]
+    assert await periods_of(group.store) == minutes(1, 2, 3, 4)
     assert group.failures() == []
+
+
+@on_virtual_time
+async def test_workers_share_the_slices_and_so_the_runs() -> None:
+    group = CronGroup()
+    await group.store.start()
+    names = [f"p{number:03d}" for number in range(64)]
+    await group.deploy(*(a_timed_config("*/5 * * * *", pipeline=name) for name in names))
+    for name in ("a", "b"):
+        group.join(name)
+    await group.clock.sleep(310)
+
+    owned = Counter(
+        owner.partition(".")[0] for lease in (await group.leases(STREAM)).values() if (owner := lease.owner)
+    )
+    assert owned == {"a": SLICES // 2, "b": SLICES // 2}
+    assert all([await periods_of(group.store, name) == minutes(5) for name in names])
+    assert len(group.engines["a"]) + len(group.engines["b"]) == len(names)
+    expected = Counter([await group.holder(name) for name in names])
+    assert {name: len(engine) for name, engine in group.engines.items()} == expected
+    assert group.failures() == []
+
+
+@on_virtual_time
+async def test_during_an_upgrade_old_and_new_workers_start_each_run_once_and_leave_no_schedule_alone() -> None:
+    group = CronGroup()
+    await group.store.start()
+    names = [f"p{number:03d}" for number in range(20)]
+    await group.deploy(*(a_timed_config("* * * * *", pipeline=name) for name in names))
+    group.join("old", is_old=True)
+    await group.clock.sleep(90)  # the old one alone
+    group.join("new")
+    await group.clock.sleep(120)  # both: each run is wanted twice
+    group.stations["old"].membership.stop()
+    await group.clock.sleep(120)  # the new one alone
+    group.join("old again", is_old=True)
+    await group.clock.sleep(60)
+    group.stations["new"].membership.stop()  # and the upgrade is taken back
+    await group.clock.sleep(120)
+
+    for name in names:
+        assert await periods_of(group.store, name) == minutes(*range(1, 9)), name
+    late = [
+        at - NOON.replace(minute=number + 1)
+        for number, at in enumerate([await created_at_of(group, names[0], period) for period in minutes(*range(1, 9))])
+    ]
+    assert max(late) < timedelta(seconds=15)
+    assert group.failures() == []
+
+
+async def created_at_of(group: CronGroup, pipeline: str, period: str) -> datetime:
+    found = await Runs(group.store).load(cron_key(period, pipeline))
+    assert isinstance(found, Run)
+    return found.created_at

@@ -8,6 +8,7 @@ import pytest
 from consumers.outbox.routes import envelope
 from consumers.outbox.severities import Severity, severity_of, told_to_people
 from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
+from scheduler.watchdog.checks.health import CronSliceCheck
 from scheduler.watchdog.degraded import AT_ONCE_MAX, Degraded, Trouble
 from scheduler.watchdog.watchdog import Watchdog
 from tests.support.clock.manual import NOON
@@ -130,6 +131,52 @@ async def test_a_part_that_is_impaired_is_told_at_once_and_each_part_by_its_name
         ["WATCHDOG_DEGRADED", "['queue b']"],
         ["WATCHDOG_RECOVERED", "['queue a']"],
     ]
+
+
+@on_virtual_time
+async def test_slices_of_cron_that_nobody_holds_are_told_in_the_second_pass_and_so_is_their_end() -> None:
+    world = await a_world()
+    unheld = ["03"]
+
+    async def look() -> Sequence[str]:
+        return unheld
+
+    watchdog = of_checks(world, [WatchdogCheck(name="cron-slices", look=CronSliceCheck(look).look)])
+    await one_pass(watchdog)
+    assert await told_of_ourselves(world) == []
+    unheld.append("07")
+    await one_pass(watchdog)
+    [(event_type, detail)] = await told_of_ourselves(world)
+    assert event_type == "WATCHDOG_DEGRADED"
+    assert "slices 03;" in str(detail["problems"])
+    unheld.clear()
+    await one_pass(watchdog)
+
+    assert [event_type for event_type, _ in await told_of_ourselves(world)][1:] == ["WATCHDOG_RECOVERED"]
+
+
+@on_virtual_time
+async def test_a_check_that_does_not_run_is_told_and_withholds_the_heartbeat_if_it_is_vital() -> None:
+    world = await a_world()
+    sound: list[bool] = []
+
+    async def working(_: datetime) -> Sequence[Finding]:
+        return ()
+
+    async def end(_: datetime, is_sound: bool) -> None:
+        sound.append(is_sound)
+
+    checks = [WatchdogCheck(name=name, look=working, is_vital=True) for name in ("stuck", "running")]
+    watchdog = Watchdog(checks, Degraded(world.tables, world.clock), world.clock, end=end, may_act=lambda: True)
+    await one_pass(watchdog)
+    for _ in range(5):
+        await world.clock.sleep(60)
+        await watchdog.run_check(checks[1])
+        await watchdog.commit()
+
+    assert sound == [True, True, True, True, True, False]
+    [(event_type, detail)] = await told_of_ourselves(world)
+    assert (event_type, detail["checks"]) == ("WATCHDOG_DEGRADED", ["stuck"])
 
 
 @on_virtual_time

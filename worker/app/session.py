@@ -1,15 +1,19 @@
 """Session wiring: what is created for each session, because nothing of it may outlive the session."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
-from scheduler.apscheduler_jobs import JobScope
+from scheduler.apscheduler_jobs import JobScheduler, JobScope
+from scheduler.cron.cron_lease import STREAM as CRON
+from scheduler.cron.cron_lease import CronRole, shard_of
 from scheduler.cron.slices import ALL_SLICES
 from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
-from scheduler.scheduler_lease import SchedulerRole, Schedulers
+from scheduler.scheduler_lease import SchedulerRole
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.archive import archive_task
 from worker.app.components import EngineComponents, build_engine
@@ -30,6 +34,7 @@ from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.failure_counter import count_failures
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at
+from worker.store.repos.leases import Leases
 from worker.store.table import Change
 
 STARTS_MAX_S: Final = 4.0  # wait for the answers to starts that were sent, after no new work is accepted
@@ -149,31 +154,44 @@ class SessionWork:
         if not self._deps.sources.schedules or Role.SCHEDULER not in self._deps.roles:
             return []
 
-        def tasks(schedulers: Schedulers, scope: JobScope) -> list[PeriodicTask]:
-            cron = CronStarts(
-                self._tables,
-                parts.engine,
-                parts.configs,
-                self._clock,
-                jobs=schedulers.wall,
-                log=self._deps.outputs.log,
-                boundary=self._boundary,
-            )
-            cron.hold(ALL_SLICES, scope)
-            watchdog = make_watchdog(
-                self._tables,
-                parts.engine,
-                self._clock,
-                self._deps.sources.watchdog,
-                configs=parts.configs,
-                watches=parts.watches,
-                resync=parts.resync,
-                may_act=scope.may_act,
-            )
-            archiver = self._deps.sources.archiver
-            archiving = [] if archiver is None else [archive_task(archiver, self._clock, scope.may_act)]
-            periodic = (*cron.tasks(), *watchdog.tasks(), *archiving)
-            return [replace(task, run=self._boundary.around(task.run)) for task in periodic]
+        def is_time_trusted() -> bool:
+            # Everything that the scheduler does depends on the time.
+            return self._member.guard.is_trusted
 
-        # Everything that the scheduler does depends on the time.
-        return [SchedulerRole(tasks, self._clock, is_time_trusted=lambda: self._member.guard.is_trusted).offer()]
+        cron = CronRole(partial(self._cron, parts), self._clock, is_time_trusted=is_time_trusted)
+        self._services.append(self._tasks.create_task(cron.run(), name="cron"))
+        watchdog = SchedulerRole(partial(self._watchdog, parts), self._clock, is_time_trusted=is_time_trusted)
+        return [cron.offer(), watchdog.offer()]
+
+    def _cron(self, parts: EngineComponents, jobs: JobScheduler) -> CronStarts:
+        return CronStarts(
+            self._tables,
+            parts.engine,
+            parts.configs,
+            self._clock,
+            jobs=jobs,
+            log=self._deps.outputs.log,
+            boundary=self._boundary,
+        )
+
+    def _watchdog(self, parts: EngineComponents, scope: JobScope) -> list[PeriodicTask]:
+        watchdog = make_watchdog(
+            self._tables,
+            parts.engine,
+            self._clock,
+            replace(self._deps.sources.watchdog, unheld_slices=self._unheld_slices),
+            configs=parts.configs,
+            watches=parts.watches,
+            resync=parts.resync,
+            may_act=scope.may_act,
+        )
+        archiver = self._deps.sources.archiver
+        archiving = [] if archiver is None else [archive_task(archiver, self._clock, scope.may_act)]
+        return [replace(task, run=self._boundary.around(task.run)) for task in (*watchdog.tasks(), *archiving)]
+
+    async def _unheld_slices(self) -> Sequence[str]:
+        """Return the slices of cron that no live worker holds."""
+        leases = {lease.shard: lease for lease in await Leases(self._tables, self._deps.store.group).list(CRON)}
+        await self._member.peers.look()
+        held = {shard for shard, lease in leases.items() if lease.owner and not self._member.peers.is_over(lease.owner)}
+        return sorted(set(map(shard_of, ALL_SLICES)) - held)

@@ -11,7 +11,11 @@ DUTIES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, 
 
 _OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # kinds of streams that carry a table's changes
 _BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
-_OF_ITSELF: Final[Mapping[str, str]] = {"active": Role.ENGINE, "scheduler": Role.SCHEDULER}
+_OF_ITSELF: Final[Mapping[str, str]] = {
+    "active": Role.ENGINE,
+    "cron": Role.SCHEDULER,
+    "scheduler": Role.SCHEDULER,
+}
 
 
 def role_of(stream: str) -> str:

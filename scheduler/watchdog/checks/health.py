@@ -1,4 +1,4 @@
-"""Check Interlock itself: dead letters, and readers that fall behind."""
+"""Check Interlock itself: dead letters, readers that fall behind, slices of cron without a worker."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,6 +17,10 @@ Lags: TypeAlias = Callable[[], Awaitable[Mapping[str, timedelta]]]
 # Returns why history may be lost; None if the archive progresses. Raises `RetryLater`.
 ArchiveProblem: TypeAlias = Callable[[datetime], Awaitable[str | None]]
 ARCHIVE: Final = "archive"
+
+# Returns the slices of cron that no live worker holds. Raises `RetryLater`.
+UnheldSlices: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+CRON_SLICES: Final = "cron-slices"
 
 _NOTHING: Final[Sequence[Finding]] = ()
 
@@ -67,6 +71,25 @@ class ArchiveCheck:
     async def look(self, now: datetime) -> Sequence[Finding]:
         if (problem := await self._problem(now)) is not None:
             raise Impaired({ARCHIVE: problem})
+        return _NOTHING
+
+
+class CronSliceCheck:
+    """Reports slices of cron that no worker holds in two passes in a row: the cron times in them start nothing.
+
+    A slice changes hands within seconds, so one pass is not enough.
+    """
+
+    def __init__(self, unheld: UnheldSlices) -> None:
+        self._unheld = unheld
+        self._unheld_before: set[str] = set()
+
+    async def look(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check gets the time
+        unheld = set(await self._unheld())
+        again, self._unheld_before = sorted(unheld & self._unheld_before), unheld
+        if again:
+            said = f"no worker starts the cron times of slices {', '.join(again)}; see `interlock leases cron`"
+            raise Impaired({CRON_SLICES: said})
         return _NOTHING
 
 

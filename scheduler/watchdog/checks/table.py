@@ -11,11 +11,14 @@ from scheduler.watchdog.checks.active import LATE, ActiveChecks
 from scheduler.watchdog.checks.deadlines import DeadlineChecks
 from scheduler.watchdog.checks.health import (
     ARCHIVE,
+    CRON_SLICES,
     ArchiveCheck,
     ArchiveProblem,
+    CronSliceCheck,
     DeadLetterCheck,
     LagCheck,
     Lags,
+    UnheldSlices,
 )
 from scheduler.watchdog.checks.missed_starts import BeginChecks
 from scheduler.watchdog.checks.orphans import OrphanCheck, Poll
@@ -58,6 +61,7 @@ class Watched:
     ping: Ping | None = None
     repeat_after: timedelta | None = None
     archive: ArchiveProblem | None = None  # None: there is no archive to check
+    unheld_slices: UnheldSlices | None = None  # of cron
     patience: GracePeriods = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
     looks_once: bool = False  # there is only one pass: what is missing in it counts as lost
@@ -174,6 +178,8 @@ def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list
         checks.append(
             WatchdogCheck(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True)
         )
+    if watched.unheld_slices is not None:
+        checks.append(WatchdogCheck(name=CRON_SLICES, look=CronSliceCheck(watched.unheld_slices).look))
     if watched.archive is not None:
         checks.append(WatchdogCheck(name=ARCHIVE, look=ArchiveCheck(watched.archive).look))
     if watched.probes_alerts:

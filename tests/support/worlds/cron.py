@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from scheduler.apscheduler_jobs import JobScheduler
+from scheduler.cron.cron_lease import SCHEDULES_AT_ONCE_MAX
 from scheduler.cron.slices import ALL_SLICES
 from scheduler.cron.starter import CronStarts
-from scheduler.scheduler_lease import scheduling
+from scheduler.scheduler_lease import repeat, repeating
 from tests.support.worlds.engine import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -36,12 +37,16 @@ async def holding_cron(
     make: Callable[[JobScheduler], CronStarts], clock: Clock, may_act: Callable[[], bool], *, follow_s: float = 5.0
 ) -> AsyncGenerator[CronStarts]:
     """Cron with all slices, as who holds every lease has it. Long waits pass faster if changes are followed rarely."""
-    async with scheduling(clock, may_act) as (schedulers, scope):
-        cron = make(schedulers.wall)
+    async with repeating(clock, may_act) as (steady, scope):
+        jobs = JobScheduler(clock, clock.now, at_once_max=SCHEDULES_AT_ONCE_MAX)
+        cron = make(jobs)
         cron.hold(ALL_SLICES, scope)
         for task in cron.tasks():
-            schedulers.repeat(replace(task, every=max(task.every, timedelta(seconds=follow_s))), scope)
-        yield cron
+            repeat(steady, replace(task, every=max(task.every, timedelta(seconds=follow_s))), scope)
+        try:
+            yield cron
+        finally:
+            jobs.stop()
 
 
 async def run_cron(

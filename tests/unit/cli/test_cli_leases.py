@@ -227,7 +227,8 @@ def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duty", "streams"), [("engine", OF_ENGINES), ("scheduler", ["scheduler"]), ("relay", OF_RELAYS), ("", OF_ALL)]
+    ("duty", "streams"),
+    [("engine", OF_ENGINES), ("scheduler", ["cron", "scheduler"]), ("relay", OF_RELAYS), ("", OF_ALL)],
 )
 def test_the_duty_of_a_lease_follows_from_its_stream(duty: str, streams: Sequence[str]) -> None:
     assert {role_of(stream) for stream in streams} == {duty}

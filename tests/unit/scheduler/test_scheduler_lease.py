@@ -8,7 +8,7 @@ from functools import partial
 
 from scheduler.apscheduler_jobs import JobScope
 from scheduler.periodic import PeriodicTask
-from scheduler.scheduler_lease import SchedulerRole, Schedulers, scheduling
+from scheduler.scheduler_lease import SchedulerRole, repeat, repeating
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from tests.support.worlds.worker_group import WorkerGroup
 from worker.core.errors import RetryLater
@@ -45,9 +45,9 @@ class Book:
 
 
 async def do_for(seconds: float, clock: VirtualClock, tasks: Sequence[PeriodicTask]) -> None:
-    async with scheduling(clock, lambda: True) as (schedulers, scope):
+    async with repeating(clock, lambda: True) as (jobs, scope):
         for task in tasks:
-            schedulers.repeat(task, scope)
+            repeat(jobs, task, scope)
         await clock.sleep(seconds)
 
 
@@ -99,7 +99,7 @@ async def hold_for(group: WorkerGroup, book: Book, seconds: float) -> Member:
     """A worker of a real group holds the lease, with a slow task in hand."""
     members: list[Member] = []
 
-    def make_tasks(_: Schedulers, __: JobScope) -> Sequence[PeriodicTask]:
+    def make_tasks(_: JobScope) -> Sequence[PeriodicTask]:
         return [book.task("slow", SECOND, takes_s=3.0)]
 
     async def work(member: Member) -> None:
