@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from scheduler.apscheduler_jobs import JobEnd, JobOverrun, JobScheduler, JobScope, SteadyTime
+from scheduler.apscheduler_jobs import JobEnd, JobOverrun, JobScheduler, JobScope, OnJob, SteadyTime, ignore_job
 from scheduler.periodic import PeriodicTask
 from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
@@ -30,9 +30,15 @@ class SchedulerRole:
     """
 
     def __init__(
-        self, make_tasks: MakeTasks, clock: Clock, *, is_time_trusted: Callable[[], bool] = lambda: True
+        self,
+        make_tasks: MakeTasks,
+        clock: Clock,
+        *,
+        is_time_trusted: Callable[[], bool] = lambda: True,
+        on_job: OnJob = ignore_job,
     ) -> None:
         self._make_tasks, self._clock, self._is_time_trusted = make_tasks, clock, is_time_trusted
+        self._on_job = on_job
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=STREAM, holder=self, shards=frozenset({"0"}))
@@ -41,7 +47,7 @@ class SchedulerRole:
         def may_act() -> bool:
             return held.may_act() and self._is_time_trusted()
 
-        async with repeating(self._clock, may_act) as (jobs, scope):
+        async with repeating(self._clock, may_act, self._on_job) as (jobs, scope):
             for task in self._make_tasks(scope):
                 repeat(jobs, task, scope)
             while not held.is_stopping:
@@ -49,12 +55,19 @@ class SchedulerRole:
 
 
 @asynccontextmanager
-async def repeating(clock: Clock, may_act: Callable[[], bool]) -> AsyncGenerator[tuple[JobScheduler, JobScope]]:
+async def repeating(
+    clock: Clock, may_act: Callable[[], bool], on_job: OnJob = ignore_job
+) -> AsyncGenerator[tuple[JobScheduler, JobScope]]:
     """Yield a scheduler by elapsed time and a scope for its jobs. At the end, jobs under way finish.
 
     A wall clock that is set back must not stop what is repeated.
     """
-    jobs = JobScheduler(clock, SteadyTime(clock), on_job=log_failure)
+
+    def told(job: JobEnd | JobOverrun) -> None:
+        log_failure(job)
+        on_job(job)
+
+    jobs = JobScheduler(clock, SteadyTime(clock), on_job=told)
     async with asyncio.TaskGroup() as group:
         scope = JobScope(group, may_act)
         try:

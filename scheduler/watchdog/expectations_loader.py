@@ -16,6 +16,7 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model.ids import PipelineId
 from worker.core.model.keys import WATCHDOG_LEDGER, watchdog_mark_sk
+from worker.core.model.values import Json
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import Since
 from worker.core.time.skew import was_set_back
@@ -78,12 +79,15 @@ class ExpectationsLoader:
     def _problems(self) -> Mapping[PipelineId, Rejected]:
         return {pipeline: damaged.problem for pipeline, damaged in self._damaged.items()}
 
-    async def note_settled(self, now: datetime) -> None:
-        """Store how far everything is settled. Store nothing before the end of a load. Raises `RetryLater`."""
+    async def note_settled(self, now: datetime, more: Mapping[str, Json]) -> None:
+        """Store how far everything is settled. Store nothing before the end of a load. Raises `RetryLater`.
+
+        `more` is stored with it.
+        """
         if self._tail is None or self._is_filling:
             return
         up_to = self._ledger.settled_up_to(now)
-        data = {"upTo": format_rfc3339(up_to)}
+        data: dict[str, Json] = {"upTo": format_rfc3339(up_to), **more}
         try:
             await self._tables.commit(move_write(OURSELVES, _LEDGER, self._mark, data, now))
             self._mark = Mark(data, self._mark.version + 1 if self._mark else 1)

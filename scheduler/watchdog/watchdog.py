@@ -14,6 +14,7 @@ from typing import Final
 
 from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.check import EVERY, Finding, Impaired, WatchdogCheck
+from scheduler.watchdog.check_states import CheckState
 from scheduler.watchdog.degraded import Degraded, Trouble
 from worker.core.errors import WorkerError
 from worker.runtime.clock import Clock
@@ -45,13 +46,27 @@ class CheckReport:
     left: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEnd:
+    """PassEnd is the state of all checks, about once a minute. Sound: all vital checks work."""
+
+    at: datetime
+    is_sound: bool
+    checks: Sequence[CheckState]
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """_Record is the last report of a check: when it came, by elapsed time, and how often in a row it had problems."""
+    """_Record is the last report of a check: when it came, by both clocks, and how often in a row it had problems."""
 
     report: CheckReport
+    at: datetime
     at_s: float
     failed_in_a_row: int
+
+
+class CheckFailed(WorkerError):
+    """CheckFailed: a check had a problem. Its report has all of them; this is for those who count."""
 
 
 class Watchdog:
@@ -66,7 +81,7 @@ class Watchdog:
         degraded: Degraded,
         clock: Clock,
         *,
-        end: Callable[[datetime, bool], Awaitable[None]],
+        end: Callable[[PassEnd], Awaitable[None]],
         may_act: Callable[[], bool],
     ) -> None:
         self._checks, self._degraded, self._clock = checks, degraded, clock
@@ -90,12 +105,14 @@ class Watchdog:
         return [*checks, PeriodicTask(COMMIT, COMMIT_EVERY, self.commit, after=len(checks) * APART)]
 
     async def run_check(self, check: WatchdogCheck) -> None:
-        """Run one check and record its report. A failure of the check is part of the report."""
+        """Run one check and record its report. Raises `CheckFailed` if the report has problems."""
         report = await self._carry_out(check, self._clock.now(), dry_run=False)
         before = self._records.get(check.name)
         is_failure = bool(report.problems) and report.impaired is None
         in_a_row = (before.failed_in_a_row if before else 0) + 1 if is_failure else 0
-        self._records[check.name] = _Record(report, self._clock.monotonic(), in_a_row)
+        self._records[check.name] = _Record(report, self._clock.now(), self._clock.monotonic(), in_a_row)
+        if report.problems:
+            raise CheckFailed(_shown(report.problems))
 
     async def commit(self) -> None:
         """Emit what changed since the last commit, and send the signs of life that are due.
@@ -113,7 +130,7 @@ class Watchdog:
             self._noted = None
             self._noted = troubles if await self._degraded.note(troubles) else None
         if is_pass_due and self._may_act():
-            await self._end(self._clock.now(), self._is_sound())
+            await self._end(PassEnd(at=self._clock.now(), is_sound=self._is_sound(), checks=self._states()))
             self._ended_s = now_s
 
     def _is_overdue(self, check: WatchdogCheck) -> bool:
@@ -121,6 +138,13 @@ class Watchdog:
         record = self._records.get(check.name)
         since_s = self._clock.monotonic() - (record.at_s if record else self._began_s)
         return since_s > (OVERDUE_TURNS * check.every + LOOK_MAX).total_seconds()
+
+    def _states(self) -> Sequence[CheckState]:
+        return [
+            CheckState(name=each.name, every=each.every, ended_at=record.at, problem=_shown(record.report.problems))
+            for each in self._checks
+            if (record := self._records.get(each.name)) is not None
+        ]
 
     def _is_sound(self) -> bool:
         vital = [check for check in self._checks if check.is_vital]
@@ -191,5 +215,7 @@ class Watchdog:
 
 
 def _shown(problems: Sequence[str]) -> str:
+    if not problems:
+        return ""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{problems[0]}{more}"

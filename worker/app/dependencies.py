@@ -11,6 +11,7 @@ from consumers.streams.consumer import ReadPace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import MemoryBudget
 from consumers.streams.sharded import ShardedConsumer
 from consumers.streams.source import Source, Stream
+from scheduler.apscheduler_jobs import OnJob, ignore_job
 from scheduler.watchdog.checks.table import Watched
 from worker.app.worklog import log_work
 from worker.config.roles import ALL_ROLES, Role
@@ -86,6 +87,7 @@ class OutputDeps:
     hints: JobHints | None = None  # about the ends of jobs; None: no events announce them
     log: Log = log_work
     on_commit: OnCommit = ignore_commit
+    on_job: OnJob = ignore_job  # receives what the jobs of the scheduler's lease did
     on_unexpected_error: OnUnexpectedError = log_unexpected_error
 
 

@@ -160,7 +160,12 @@ class SessionWork:
 
         cron = CronRole(partial(self._cron, parts), self._clock, is_time_trusted=is_time_trusted)
         self._services.append(self._tasks.create_task(cron.run(), name="cron"))
-        watchdog = SchedulerRole(partial(self._watchdog, parts), self._clock, is_time_trusted=is_time_trusted)
+        watchdog = SchedulerRole(
+            partial(self._watchdog, parts),
+            self._clock,
+            is_time_trusted=is_time_trusted,
+            on_job=self._deps.outputs.on_job,
+        )
         return [cron.offer(), watchdog.offer()]
 
     def _cron(self, parts: EngineComponents, jobs: JobScheduler) -> CronStarts:

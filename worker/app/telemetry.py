@@ -15,6 +15,7 @@ from consumers.outbox.routes import SOURCE, Deliver, Route
 from consumers.queues.consumer import QueueConsumer
 from consumers.streams.consumer import StreamConsumer
 from consumers.streams.sharded import ShardedConsumer
+from scheduler.apscheduler_jobs import JobEnd, JobOverrun
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.finished_attempts import finished_attempts
 from worker.app.session import SessionWork
@@ -129,6 +130,16 @@ class Telemetry:
     def took(self, operation: str, seconds: float) -> None:
         """Note how long a call of the store took."""
         self.meters.observe(Metric.STORE_CALL, seconds, operation)
+
+    def job_told(self, job: JobEnd | JobOverrun) -> None:
+        """Count what a job of the scheduler's lease did, such as a check of the watchdog."""
+        match job:
+            case JobOverrun():
+                self.meters.add(Metric.CHECK_OVERRUNS, label=job.name)
+            case JobEnd():
+                self.meters.observe(Metric.CHECK_DURATION, job.took_s, job.name)
+                if job.problem is not None:
+                    self.meters.add(Metric.CHECK_FAILURES, label=job.name)
 
     def conflicted(self) -> None:
         self.meters.add(Metric.COMMIT_CONFLICTS)

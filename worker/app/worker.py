@@ -126,7 +126,7 @@ class Worker:
         routes = [*deps.outputs.routes, counting(self._telemetry.told)]
         store, outputs = (
             replace(deps.store, tables=tables),
-            replace(deps.outputs, routes=routes, on_commit=self._telemetry.committed),
+            replace(deps.outputs, routes=routes, on_commit=self._telemetry.committed, on_job=self._telemetry.job_told),
         )
         return replace(resources, deps=replace(deps, store=store, outputs=outputs))
 

@@ -99,6 +99,9 @@ class Metric(Enum):
     COMMIT_CONFLICTS = "CommitConflicts"
     STORE_CALL = "StoreCallSeconds"
     DEAD_LETTERS = "DeadLetters"
+    CHECK_FAILURES = "CheckFailures"
+    CHECK_DURATION = "CheckDurationSeconds"
+    CHECK_OVERRUNS = "CheckOverruns"
     ARCHIVE_LAG = "ArchiveLagSeconds"
     HEARTBEAT = "Heartbeat"
 
@@ -132,6 +135,9 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.COMMIT_CONFLICTS: _counter("commits refused because a row had changed; they are decided again"),
     Metric.STORE_CALL: _histogram("how long a call of the store took", "operation"),
     Metric.DEAD_LETTERS: _counter("records and messages kept as dead letters", "stream or queue"),
+    Metric.CHECK_FAILURES: _counter("watchdog checks that had a problem, and other failed tasks of its lease", "check"),
+    Metric.CHECK_DURATION: _histogram("how long a watchdog check took", "check"),
+    Metric.CHECK_OVERRUNS: _counter("turns that a watchdog check missed because it still ran", "check"),
     Metric.ARCHIVE_LAG: _seconds("how far the archive is behind, on the worker that writes it"),
     Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }

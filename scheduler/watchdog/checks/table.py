@@ -7,6 +7,7 @@ from typing import Final
 
 from scheduler.watchdog.alerts import Alerts
 from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
+from scheduler.watchdog.check_states import states_data
 from scheduler.watchdog.checks.active import LATE, ActiveChecks
 from scheduler.watchdog.checks.deadlines import DeadlineChecks
 from scheduler.watchdog.checks.health import (
@@ -31,7 +32,7 @@ from scheduler.watchdog.due import DueWork
 from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.expectations_loader import ExpectationsLoader
 from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
-from scheduler.watchdog.watchdog import Watchdog
+from scheduler.watchdog.watchdog import PassEnd, Watchdog
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected
 from worker.core.model.ids import PipelineId
@@ -84,9 +85,9 @@ def make_watchdog(
     alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
     heartbeat = Heartbeat(tables, watched.ping)
 
-    async def end(now: datetime, is_sound: bool) -> None:
-        await keeper.note_settled(now)
-        await heartbeat.beat(now, is_sound)
+    async def end(ended: PassEnd) -> None:
+        await keeper.note_settled(ended.at, states_data(ended.checks))
+        await heartbeat.beat(ended.at, ended.is_sound)
 
     checks = (
         *_checks_of_runs(

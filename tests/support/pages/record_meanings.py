@@ -658,6 +658,18 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
+        ("watchdog list",),
+        "watchdog-check",
+        "one for each check",
+        {
+            "check": "the check's name",
+            "everySeconds": "its interval",
+            "last": "when it ended last",
+            "next": "about when it runs next",
+            "problem": "why it failed; empty if it did not",
+        },
+    ),
+    Record(
         ("migrate check",),
         "finding",
         "one for each finding",

@@ -1,12 +1,12 @@
 """A world with a watchdog: the worker of `engineworld`, and a pass whenever a test wants one."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from scheduler.watchdog.checks.table import Watched, make_watchdog
-from scheduler.watchdog.watchdog import CheckReport, Watchdog
+from scheduler.watchdog.watchdog import CheckFailed, CheckReport, Watchdog
 from tests.support.worlds.engine import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
@@ -34,7 +34,8 @@ HOURLY = pipeline_text("orders", '{cron: "0 * * * *", trigger: {key: ready, chec
 async def one_pass(watchdog: Watchdog) -> None:
     """Every job of the watchdog once, in order, as at the beginning of each minute."""
     for task in watchdog.tasks():
-        await task.run()
+        with suppress(CheckFailed):
+            await task.run()
 
 
 @dataclass

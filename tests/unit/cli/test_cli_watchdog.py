@@ -9,20 +9,22 @@ import pytest
 from rich.console import Console
 
 from scheduler.watchdog.check import Finding, WatchdogCheck
+from scheduler.watchdog.check_states import CheckState, states_data
 from scheduler.watchdog.degraded import Degraded
+from scheduler.watchdog.expectations_loader import OURSELVES
 from scheduler.watchdog.rotation import SLICE
-from scheduler.watchdog.watchdog import Watchdog
+from scheduler.watchdog.watchdog import PassEnd, Watchdog
 from tests.support.builders.cli_runs import a_store, in_store
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.clock.manual import ManualClock
-from worker.cli.commands.watchdog import PassRequest, show_report
+from worker.cli.commands.watchdog import PassRequest, show_checks, show_report
 from worker.cli.terminal.console import Screen
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.time.timestamps import format_rfc3339
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events
-from worker.store.repos.marks import Marks
+from worker.store.repos.marks import Marks, move_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables
@@ -130,7 +132,7 @@ async def test_what_a_round_leaves_to_later_ones_is_counted(findings: int, left_
     async def look(now: datetime) -> list[Finding]:
         return [Finding(about=f"{now} {number}", sentence="it is", act=do_nothing) for number in range(findings)]
 
-    async def end(_now: datetime, _is_sound: bool) -> None:
+    async def end(_: PassEnd) -> None:
         """Nobody waits for it."""
 
     check = WatchdogCheck(name="all", look=look, left=lambda: left_by_check)
@@ -143,3 +145,41 @@ async def test_what_a_round_leaves_to_later_ones_is_counted(findings: int, left_
 
     assert (len(report.findings), report.left) == (findings - max(0, findings - 1_000), left)
     assert (f"{left} more left out: the workers get to them in turn" in out.getvalue()) == (left > 0)
+
+
+# --- when each check ran ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_on_which_no_worker_ran_the_checks_says_so() -> None:
+    result = interlock("watchdog", "list")
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "No worker has stored its checks" in result.stderr
+
+
+def test_each_check_is_listed_with_its_interval_its_last_and_its_next_run_and_its_problem() -> None:
+    states = [
+        CheckState(name="sound", every=timedelta(minutes=1), ended_at=TODAY),
+        CheckState(name="broken", every=timedelta(minutes=5), ended_at=TODAY, problem="throttled"),
+    ]
+
+    async def store(tables: Tables) -> None:
+        mark = await Marks(tables).get(OURSELVES, watchdog_mark_sk("ledger"))
+        assert mark is not None
+        data = {**mark.data, **states_data(states)}
+        await tables.commit(move_write(OURSELVES, watchdog_mark_sk("ledger"), mark, data, TODAY))
+
+    in_store(store)
+    shown = io.StringIO()
+    screen = Screen(out=Console(file=shown, force_terminal=True, width=120, no_color=True, highlight=False))
+    show_checks(screen, states, as_json=False)
+
+    broken, sound = records(interlock("watchdog", "list").stdout)
+    assert sound["check"] == "sound"
+    assert sound["everySeconds"] == 60
+    assert sound["last"] == format_rfc3339(TODAY)
+    assert sound["next"] == format_rfc3339(TODAY + timedelta(minutes=1))
+    assert (sound["problem"], broken["problem"]) == ("", "throttled")
+    assert [line.split()[0] for line in shown.getvalue().splitlines()] == ["check", "sound", "broken"]
+    assert "throttled" in shown.getvalue()

@@ -1,22 +1,26 @@
-"""`interlock watchdog run`: run the watchdog's checks once, now."""
+"""`interlock watchdog run` and `list`: run the watchdog's checks once, now; list when each ran."""
 
 import asyncio
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from scheduler.watchdog.check_states import CheckState, load_states
 from scheduler.watchdog.checks.table import Watched, make_watchdog
 from scheduler.watchdog.watchdog import CheckReport, Watchdog
 from worker.app.components import build_engine
-from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.keys import SessionId
+from worker.core.model.values import Json
+from worker.core.time.durations import format_duration
+from worker.core.time.timestamps import format_rfc3339
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
 from worker.runtime.logs import logs_kept_back
@@ -100,6 +104,41 @@ async def _watchdog(tables: Tables, clock: Clock) -> Watchdog:
     )
 
 
+async def list_checks(screen: Screen, at: StoreAccess, *, as_json: bool) -> int:
+    """List the checks as the worker that runs them stored them. Return exit code 1 if none ever did."""
+    async with at.tables() as tables:
+        states = await load_states(tables)
+    if not states:
+        screen.remark("No worker has stored its checks. Start one with `interlock run`; it does so within 2 minutes.")
+        return Exit.PROBLEMS
+    show_checks(screen, states, as_json=as_json or not screen.out.is_terminal)
+    return Exit.DONE
+
+
+def show_checks(screen: Screen, states: Sequence[CheckState], *, as_json: bool) -> None:
+    if as_json:
+        for each in states:
+            screen.record(_state_record(each))
+        return
+    rows = [
+        (each.name, format_duration(each.every), *map(shown_time, (each.ended_at, each.next_at)), each.problem or "ok")
+        for each in states
+    ]
+    styles = ["", *("red" if each.problem else "" for each in states)]
+    screen.table([("check", "interval", "last", "next", "result"), *rows], styles=styles)
+
+
+def _state_record(state: CheckState) -> Mapping[str, Json]:
+    return {
+        "type": "watchdog-check",
+        "check": state.name,
+        "everySeconds": int(state.every.total_seconds()),
+        "last": format_rfc3339(state.ended_at),
+        "next": format_rfc3339(state.next_at),
+        "problem": state.problem,
+    }
+
+
 def _require_known(watchdog: Watchdog, names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in watchdog.names]
     if unknown:
@@ -169,6 +208,18 @@ def run(
 ) -> None:
     request = PassRequest(checks=check or [], dry_run=dry_run, as_json=as_json)
     on_store(context, store, lambda screen, at: run_watchdog(screen, at, request))
+
+
+LIST_HELP = f"""List the checks with their interval, last and next run.
+
+The worker that holds the scheduler's lease stores them once a minute. On a pipe, each is a line of JSON.
+
+{EXIT_CODES}"""
+
+
+@watchdog_app.command("list", help=LIST_HELP)
+def list_(context: typer.Context, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    on_store(context, store, lambda screen, at: list_checks(screen, at, as_json=as_json))
 
 
 @watchdog_app.callback()
