@@ -60,7 +60,7 @@ class JobScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """JobEnd is one end of a job: how late it started and how long it took, and what went wrong, if anything."""
+    """JobEnd says how late a job started, how long it took, and what went wrong, if anything."""
 
     name: str
     late_s: float
@@ -213,7 +213,7 @@ class _ClockZone(tzinfo):
 
 
 class _Interval(BaseTrigger):
-    """_Interval keeps its distance to the last time that was due. If that has passed, it begins again from now."""
+    """_Interval keeps its distance to the last due time; if that has passed, it begins from now."""
 
     __slots__ = ("_interval",)
     catches_up = False

@@ -1,4 +1,4 @@
-"""Keep one job for each schedule, due at its next cron time, so that nothing is checked before it is due."""
+"""Keep one job for each schedule, due at its next cron time: nothing is checked before that."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable

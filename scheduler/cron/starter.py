@@ -150,7 +150,7 @@ class CronStarts:
     # --- Due schedules ------------------------------------------------------------------------------------------------
 
     async def _fire(self, key: ScheduleKey, now: datetime) -> None:
-        """Handle a schedule that was due at `now`. The wait for its turn since then makes none of its times late."""
+        """Handle a schedule that was due at `now`. The wait since then makes none of its times late."""
         timed = self._agenda.take_due(key)
         if timed is None:
             return

@@ -57,7 +57,7 @@ class PassEnd:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """_Record is the last report of a check: when it came, by both clocks, and how often in a row it had problems."""
+    """_Record is the last report of a check, its time by both clocks, and its failures in a row."""
 
     report: CheckReport
     at: datetime
@@ -70,7 +70,7 @@ class CheckFailed(WorkerError):
 
 
 class Watchdog:
-    """Runs the checks. `commit` records what does not work, and calls `end` with whether all vital checks work.
+    """Runs the checks. `commit` records what does not work, and calls `end` about once a minute.
 
     It does nothing more once `may_act` returns False: another worker then holds the lease.
     """
@@ -134,7 +134,7 @@ class Watchdog:
             self._ended_s = now_s
 
     def _is_overdue(self, check: WatchdogCheck) -> bool:
-        """Return whether a check does not run at all. It is a last resort: a check that takes long gives up itself."""
+        """Return whether a check does not run at all; one that only takes long gives up itself."""
         record = self._records.get(check.name)
         since_s = self._clock.monotonic() - (record.at_s if record else self._began_s)
         return since_s > (OVERDUE_TURNS * check.every + LOOK_MAX).total_seconds()

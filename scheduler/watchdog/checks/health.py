@@ -75,9 +75,9 @@ class ArchiveCheck:
 
 
 class CronSliceCheck:
-    """Reports slices of cron that no worker holds in two passes in a row: the cron times in them start nothing.
+    """Reports slices of cron that no worker holds in two passes in a row.
 
-    A slice changes hands within seconds, so one pass is not enough.
+    Their cron times start nothing. A slice changes hands within seconds, so one pass is not enough.
     """
 
     def __init__(self, unheld: UnheldSlices) -> None:
