@@ -183,17 +183,22 @@ class CronStarts:
     async def _start(self, version: Version, timed: Timed, found: Due) -> datetime | None:
         """Start each due run; return the time up to which all is settled if a run is held back, else None."""
         settled = timed.mark.considered
-        for fire in found.fires:
-            if not self._may_act(timed.key.pipeline) or not await self._is_settled(version, timed, fire):
+        for number, fire in enumerate(found.fires):
+            # Only the first run begins right after the configuration was read; each of the others reads it again.
+            is_current = number == 0
+            if not self._may_act(timed.key.pipeline) or not await self._is_settled(
+                version, timed, fire, is_current=is_current
+            ):
                 return settled
             settled = fire.at
         return None
 
-    async def _is_settled(self, version: Version, timed: Timed, fire: Fire) -> bool:
+    async def _is_settled(self, version: Version, timed: Timed, fire: Fire, *, is_current: bool) -> bool:
         key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
         wanted = RunTriggered(key=key, birth=self._engine.new_run(version), origin=Origin.CRON)
         try:
-            return await self._engine.handle(key, wanted) is Handled.SETTLED
+            current = version if is_current else None
+            return await self._engine.handle(key, wanted, current=current) is Handled.SETTLED
         except Rejected as problem:
             # A row of this run is damaged. A person must fix it, and later times must not wait for that.
             self._log("schedule.refused", {"run": str(key), "problem": str(problem)})

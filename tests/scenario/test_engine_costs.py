@@ -27,7 +27,7 @@ async def test_two_thousand_polls_read_and_write_no_row() -> None:
         await world.deploy(long)
         await world.count(100)
         await world.ready()
-        await world.settle()
+        await world.wait(seconds=30)  # for some seconds after a sensor, the worker looks for new configurations
         before, polls = counter.rows.copy(), world.runner.calls["status"]
         await world.wait(seconds=2_000)
 
@@ -46,7 +46,7 @@ async def test_a_run_that_waits_for_its_rules_writes_nothing_and_reads_only_thei
             )
         )
         await world.ready()
-        await world.settle()
+        await world.wait(seconds=30)
         before = counter.rows.copy()
         await world.wait(minutes=1000)
 

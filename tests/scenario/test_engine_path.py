@@ -16,7 +16,7 @@ from worker.store.table import TableName
 ENGINE_FILE = Path(engine.__file__)
 ENGINE_FOLDER = ENGINE_FILE.parent
 
-FILE_CHANGES_MAX = 39
+FILE_CHANGES_MAX = 43
 ENGINE_ENTRIES_MAX = 6
 
 

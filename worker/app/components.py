@@ -15,6 +15,7 @@ from worker.engine.fact_log import OnCommit, ignore_commit
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.dependents import Dependents
+from worker.engine.intake.known_versions import KnownVersions
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.router import Router
@@ -148,6 +149,7 @@ def build_engine(
         deployed=ConfigChanges(tables, configs, watches, clock),
         resync=resync,
         installed=installed,
+        known=KnownVersions(tables, configs, clock, log),
         clock=clock,
     )
     return EngineComponents(

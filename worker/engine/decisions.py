@@ -1,7 +1,7 @@
 """Decisions: load, decide and commit one fact about a run, or find that it changes nothing."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
@@ -28,8 +28,11 @@ from worker.core.run.facts import (
     JobStarted,
     JobSucceeded,
     NewRun,
+    RerunRequested,
     RulesHeld,
     RunTriggered,
+    SignalOverdue,
+    TriggerRequested,
 )
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import decide, evolve
@@ -75,6 +78,8 @@ class ForeignRuns:
 
 
 TRIES_MAX: Final = 6  # a few seconds in all, which limits how long later facts of the run wait
+# Facts that may create a run.
+BEARING: Final = (RunTriggered, RerunRequested, TriggerRequested, SignalOverdue)
 BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refused write is retried at once
 
 
@@ -109,6 +114,8 @@ class NotOurs:
     reason: str
 
 
+# Evaluates a run that is about to be created; None if its rules do not hold, or were not evaluated.
+EvaluateFirst: TypeAlias = Callable[[Run, Pipeline, Schedule], Awaitable[RulesHeld | None]]
 Answer: TypeAlias = Decided | DecidedDryRun | NotOurs
 
 
@@ -145,8 +152,9 @@ class Decisions:
         clock: Clock,
         new_id: NewId,
         blocked: BlockedRunReader,
+        evaluate_first: EvaluateFirst,
     ) -> None:
-        self._blocked = blocked
+        self._blocked, self._evaluate_first = blocked, evaluate_first
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._deletions = Deletions(tables)
@@ -156,16 +164,18 @@ class Decisions:
         # abandoned commit may have stored an intent that only this session may act on.
         self._in_doubt: set[RunKey] = set()
 
-    async def settle(self, key: RunKey, fact: Fact, held: Run | None = None) -> Answer:
+    async def settle(self, key: RunKey, fact: Fact, held: Run | None = None, current: Version | None = None) -> Answer:
         """Decide and commit one fact. `held` is the run as last committed here; only the first try uses it.
 
-        Raises `RetryLater` if other writers were first, or the store did not answer, in every try.
+        `current` is the version in force if the caller has just read it, for the first try too. Raises
+        `RetryLater` if other writers were first, or the store did not answer, in every try.
         """
         # Hardly any run that a sensor asks for was deleted: the commit finds out, and only then the row is read.
         may_be_deleted = not isinstance(fact, RunTriggered)
         for tried in range(TRIES_MAX):
             try:
-                answer = await self._try(key, fact, None if key in self._in_doubt else held, may_be_deleted)
+                known = None if key in self._in_doubt else held
+                answer = await self._try(key, fact, known, may_be_deleted, current if tried == 0 else None)
                 if isinstance(answer, Decided) and answer.decision.is_provisional:
                     held = answer.run
                     continue
@@ -185,14 +195,19 @@ class Decisions:
                 return answer
         raise RetryLater(f"{type(fact).__name__} of {key} was not settled in {TRIES_MAX} tries; try again later")
 
-    async def _try(self, key: RunKey, fact: Fact, held: Run | None, may_be_deleted: bool) -> Answer:
+    async def _try(
+        self, key: RunKey, fact: Fact, held: Run | None, may_be_deleted: bool, current: Version | None
+    ) -> Answer:
         loaded = held or await self._runs.load(key)
-        version = await self._version_for(key, loaded)
+        version = await self._version_for(key, loaded, current)
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return NotOurs(f"{key}: there is no such {'schedule' if version else 'pipeline'} in force")
         if version.pipeline.dry_run and not _is_active(loaded) and not _is_success_report(fact):
             return DecidedDryRun(version, schedule)
+        if isinstance(fact, BEARING) and fact.birth.config_hash != version.config_hash:
+            # The caller read the configuration some time ago: a run begins under the version that is in force now.
+            fact = replace(fact, birth=replace(fact.birth, config_hash=version.config_hash))
         is_foreign = isinstance(loaded, ForeignRun)
         asked = _Question(
             key=key,
@@ -205,7 +220,7 @@ class Decisions:
             deletion=await self._deletions.load(key) if loaded is None and may_be_deleted else None,
         )
         asked, decision = await self._decide(await self._with_inputs(asked))
-        return await self._record(asked, decision)
+        return await self._record(asked, await self._with_start(asked, decision))
 
     async def _with_inputs(self, asked: _Question) -> _Question:
         """Give a success the current sensors, read after the run row; each try reads them again."""
@@ -215,10 +230,12 @@ class Decisions:
         inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now, summary)
         return replace(asked, fact=replace(asked.fact, inputs=inputs))
 
-    async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:
+    async def _version_for(
+        self, key: RunKey, loaded: Run | ForeignRun | None, current: Version | None
+    ) -> Version | None:
         if isinstance(loaded, Run) and not loaded.is_ended:
             return await self._configs.get(key.pipeline, loaded.config_hash)
-        return await self._configs.current(key.pipeline)
+        return current or await self._configs.current(key.pipeline)
 
     async def _decide(self, asked: _Question) -> tuple[_Question, Decision]:
         if asked.over is not None:
@@ -237,6 +254,21 @@ class Decisions:
         if isinstance(decision.main, End) and decision.main.outcome is not Outcome.SUCCEEDED:
             decision = await self._blocked.named_in(asked.key, decision)
         return asked, decision
+
+    async def _with_start(self, asked: _Question, decision: Decision) -> Decision:
+        """Add the start of the job to the creation of a run whose rules hold already.
+
+        A run with a deadline is created first: its watch must exist before a decision can judge it.
+        """
+        is_new = asked.run is None and isinstance(asked.fact, RunTriggered) and isinstance(decision.main, Create)
+        run = evolve(None, decision, asked.now, self._session) if is_new else None
+        if run is None or run.is_ended or decision.deadline is not None:
+            return decision
+        held = await self._evaluate_first(run, asked.version.pipeline, asked.schedule)
+        if held is None:
+            return decision
+        passed = decide(run, asked.version.pipeline, asked.schedule, held, asked.now)
+        return decision.followed_by(passed) if passed.starts_job and passed.deadline is None else decision
 
     async def _record(self, asked: _Question, decision: Decision) -> Decided:
         after = evolve(asked.run, decision, asked.now, self._session)

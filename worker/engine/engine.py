@@ -137,9 +137,6 @@ class Engine:
         self._tasks = RunTasks(
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
         )
-        self._decisions = Decisions(
-            tables, configs, commits, session=session, clock=clock, new_id=new_id, blocked=blocked
-        )
         self._probes = WaitingProbes(
             results, standing, clock, log, spawn=self._tasks.spawn_contained, wake=self.request_evaluation
         )
@@ -164,6 +161,17 @@ class Engine:
             spawn=self._tasks.spawn,
             upstreams=upstreams,
             confirm=self._probes.confirm,
+            may_judge_time=standing.may_judge_time,
+        )
+        self._decisions = Decisions(
+            tables,
+            configs,
+            commits,
+            session=session,
+            clock=clock,
+            new_id=new_id,
+            blocked=blocked,
+            evaluate_first=self._evaluations.before_creation,
         )
         self._dispatcher = ActionDispatcher(
             self._actions,
@@ -204,10 +212,13 @@ class Engine:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    async def handle(self, key: RunKey, fact: Fact, seen: Run | None = None) -> Handled:
+    async def handle(
+        self, key: RunKey, fact: Fact, seen: Run | None = None, *, current: Version | None = None
+    ) -> Handled:
         """Decide on a fact, commit, and act. Raises `RetryLater`, and `Rejected` for a damaged row.
 
-        `seen` is the run as the caller knows it; only the first try uses it. None means that the row is read.
+        `seen` is the run as the caller knows it, `current` the version in force if the caller has just read it; only
+        the first try uses them. None means that the row is read.
         """
         if isinstance(fact, TIMED) and not self._standing.may_judge_time():
             # Nothing is lost: the worker that holds the run when its clock is right handles the time again.
@@ -217,7 +228,7 @@ class Engine:
                 seen = self._newest(seen)
                 if step := self._shifts.pending(key):
                     seen = await self._follow_clock(key, step, seen)
-                answer = await self._decisions.settle(key, fact, seen)
+                answer = await self._decisions.settle(key, fact, seen, current)
             except (asyncio.CancelledError, RetryLater):
                 # The commit may have been applied, and then only this session may act on it. The caller need not come
                 # back: it is cancelled (a reader that lost its shard), or it repeats an evaluation, which ends at a run

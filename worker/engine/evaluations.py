@@ -154,8 +154,9 @@ class Evaluations:
         spawn: Spawn,
         upstreams: UpstreamReader,
         confirm: Confirm,
+        may_judge_time: Callable[[], bool],
     ) -> None:
-        self._confirm = confirm
+        self._confirm, self._may_judge_time = confirm, may_judge_time
         self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables, clock), configs
         self._upstreams, self._readiness = upstreams, ReadinessNotes(tables, clock)
         self._held, self._clock, self._handle = held, clock, handle
@@ -164,6 +165,17 @@ class Evaluations:
     def request(self, key: RunKey) -> None:
         """Request an evaluation of the run if it is waiting, whichever worker holds it."""
         self._requests.add(key)
+
+    async def before_creation(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> RulesHeld | None:
+        """Evaluate a run that is about to be created, so that one commit creates it and starts its job.
+
+        Return None if the rules do not hold: then the row is committed first, and its sensors are read after that, so
+        that no change is missed. Most schedules that were ready are ready again; others are not read twice.
+        """
+        if schedule.after or pipeline.probes or not self._may_judge_time() or not self._readiness.was_ready(run.key):
+            return None
+        fact = await self._evaluated(run, pipeline, schedule, {})
+        return fact if isinstance(fact, RulesHeld) else None
 
     async def _evaluate(self, key: RunKey) -> None:
         run = self._held.get(key)

@@ -29,6 +29,11 @@ class ReadinessNotes:
         self._rows, self._clock = ReadinessRows(tables), clock
         self._known: OrderedDict[tuple[PipelineId, ScheduleId], Readiness] = OrderedDict()
 
+    def was_ready(self, key: RunKey) -> bool:
+        """Return whether the rules of the schedule held when they were last evaluated here."""
+        known = self._remembered(key)
+        return known is not None and known.verdict is ReadinessVerdict.READY
+
     def in_commit(self, key: RunKey, fact: Evaluated) -> Evaluated:
         """Return the fact with the row that the run's commit is to replace: one that waits for this run."""
         known = self._remembered(key)

@@ -4,7 +4,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from worker.core.model.effects import Ignore
-from worker.core.run.effects import Act, Create, DeadlineEffect, Effect, EvaluateAgain, PutRerunRequest, StartJob
+from worker.core.run.effects import (
+    Act,
+    Create,
+    DeadlineEffect,
+    Effect,
+    EvaluateAgain,
+    EvaluateNow,
+    PutRerunRequest,
+    StartJob,
+)
 from worker.core.run.facts import Fact, RerunRequested
 
 
@@ -60,7 +69,7 @@ class Decision:
     @property
     def begins_work(self) -> bool:
         """Return whether a run or a job begins, so that the commit must fail if a pause began meanwhile."""
-        return self._starts_job or any(not made.run.is_ended for made in self._created)
+        return self.starts_job or any(not made.run.is_ended for made in self._created)
 
     def is_held_by_pause(self, fact: Fact) -> bool:
         """Return whether the decision must wait for the end of a pause that is known when it is made.
@@ -68,10 +77,11 @@ class Decision:
         This covers more than `begins_work`. A rerun request waits whatever its answer is. A run that is created as
         failed waits too, although a pause that begins before its commit does not stop it.
         """
-        return self._starts_job or bool(self._created) or isinstance(fact, RerunRequested)
+        return self.starts_job or bool(self._created) or isinstance(fact, RerunRequested)
 
     @property
-    def _starts_job(self) -> bool:
+    def starts_job(self) -> bool:
+        """Return whether the decision orders the start of a job."""
         return any(isinstance(effect, StartJob) for effect in self.effects)
 
     @property
@@ -85,6 +95,11 @@ class Decision:
     def also(self, *effects: Effect) -> "Decision":
         """Return the decision with more effects after all others."""
         return replace(self, extras=(*self.extras, *effects))
+
+    def followed_by(self, passed: "Decision") -> "Decision":
+        """Return one decision that creates a run and starts its job, instead of two that do so one by one."""
+        extras = tuple(effect for effect in self.extras if not isinstance(effect, EvaluateNow))
+        return replace(self, extras=(*extras, *passed.effects))
 
     def without_request(self) -> "Decision":
         """Return the decision without the rerun request that it puts."""

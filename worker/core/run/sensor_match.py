@@ -93,6 +93,12 @@ def post_run_name(pipeline: Pipeline, key: str) -> str | None:
     return max(named, key=len, default=None)
 
 
+def is_named_by(pipeline: Pipeline, key: str) -> bool:
+    """Return whether a sensor is a trigger, an input of a rule or a post-run value of a pipeline."""
+    is_input = audience(pipeline, key) is not None or post_run_name(pipeline, key) is not None
+    return is_input or any(is_trigger(schedule, key) for schedule in pipeline.schedules)
+
+
 @dataclass(frozen=True, slots=True)
 class Audience:
     """Names the runs whose rules read a sensor. `period` None means those of every period."""

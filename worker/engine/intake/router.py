@@ -1,5 +1,6 @@
 """The router: turns changed rows into facts. Records may arrive twice and in any order."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -13,6 +14,7 @@ from worker.core.model.events import EventType
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
 from worker.core.run.facts import JobReport, JobReported, Origin
+from worker.core.run.sensor_match import is_named_by
 from worker.core.run.state import FailureCategory, Status
 from worker.core.time.periods import Period
 from worker.engine.commits import Commits
@@ -20,6 +22,7 @@ from worker.engine.engine import Engine
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.dependents import Dependents
+from worker.engine.intake.known_versions import KnownVersions
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.resync import PipelineResync
 from worker.engine.intake.sensors import ObservedSensor, SensorIntake
@@ -119,8 +122,10 @@ class Router:
         deployed: ConfigChanges,
         resync: PipelineResync,
         installed: InstallTime,
+        known: KnownVersions,
         clock: Clock,
     ) -> None:
+        self._known = known
         self._engine, self._configs, self._commits, self._pauses = engine, configs, commits, pauses
         self._sensors, self._cascades, self._requests, self._dependents = sensors, cascades, requests, dependents
         self._deployed, self._resync, self._installed, self._clock = deployed, resync, installed, clock
@@ -139,8 +144,14 @@ class Router:
         }
 
     async def run(self) -> None:
-        """Resync each pipeline when its pause ends by itself, until cancelled."""
-        await self._pauses.run(self._resume)
+        """Resync each pipeline when its pause ends by itself, and follow new versions, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pauses.run(self._resume), name="pause-ends")
+            tasks.create_task(self._known.run(self._deliver_again, self._resume), name="known-versions")
+
+    async def _deliver_again(self, change: Change) -> None:
+        if change.image is not None:
+            await self._sensor_written(change, change.image)
 
     async def handle(self, change: Change) -> None:
         """Handle one change of the control table or the job log table.
@@ -163,15 +174,18 @@ class Router:
         if kind is InputRow.PAUSE:
             await self._pause_changed(change, {})
         elif kind is InputRow.CONFIG and change.kind is ChangeKind.REMOVE:
+            self._known.forget(_pipeline_of(change))
             await self._deployed.taken_back(_pipeline_of(change))
             await self._check_rejected(_pipeline_of(change))
 
     # --- sensors ------------------------------------------------------------------------------------------------------
 
     async def _sensor_written(self, change: Change, image: Row) -> None:
-        version = await self._configs.current(_pipeline_of(change))
         sensor = sensor_of(image)
-        if version is None or sensor is None:
+        if sensor is None:
+            return
+        version = await self._known.of(_pipeline_of(change), change)
+        if version is None or not is_named_by(version.pipeline, sensor.key):
             return
         written_at = change.at if self._installed.is_news(change.at) else None
         await self._sensors.handle(version, ObservedSensor(sensor=sensor, at=change.at, written_at=written_at))
@@ -190,11 +204,13 @@ class Router:
 
     async def _config_deployed(self, change: Change, image: Row) -> None:
         pipeline = _pipeline_of(change)
+        self._known.forget(pipeline)
         text = loose_text(image, "config")
         is_new = change.kind is ChangeKind.INSERT and self._installed.is_news(change.at)
         await self._deployments.note(pipeline, content_hash(text), change.at, is_new=is_new)
         await self._put_in_force(pipeline)
         await self._check_rejected(pipeline)
+        self._known.forget(pipeline)
 
     async def _put_in_force(self, pipeline: PipelineId) -> None:
         new = await self._deployed.handle(pipeline)

@@ -1,0 +1,138 @@
+"""A store that adds up what DynamoDB would charge for each request: read units, write units, and index writes.
+
+A write costs a unit for each started kB of the larger of the old and the new row, and twice that in a transaction, also
+for a row that is only checked. A change of what an index holds of a row costs one more write there, and a change of its
+place in the index two; index writes are never doubled. A read costs a unit for each started 4 kB, at least one for each
+row asked for by key, and half of that on an index, which is read with eventual consistency.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from math import ceil
+from typing import Final
+
+from tests.support.worlds.engine import World, a_world
+from worker.store.index_entries import project
+from worker.store.limits import row_bytes
+from worker.store.table import (
+    INDEXES,
+    Between,
+    Index,
+    Key,
+    Page,
+    Prefix,
+    Row,
+    TableName,
+    Tables,
+    Write,
+)
+
+READ_BYTES: Final = 4096
+WRITE_BYTES: Final = 1024
+
+
+class MeteredTables:
+    """Passes everything on, and adds up units: `read`, `write` (rows) and `index`; `by_row` says for which rows."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.units: defaultdict[str, float] = defaultdict(float)
+        self.by_row: defaultdict[str, float] = defaultdict(float)
+        self.requests: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        self.units.clear()
+        self.by_row.clear()
+        self.requests.clear()
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._tables.ping()
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        row = await self._tables.get(table, key)
+        self._read("get", key.sk, _read_units(row))
+        return row
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        rows = await self._tables.get_many(table, keys)
+        self.requests["get_many"] += 1
+        for key in dict.fromkeys(keys):
+            self._add("read", f"get_many {key.sk}", _read_units(rows.get(key)))
+        return rows
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        units = max(1, ceil(sum(row_bytes(row) for row in page.rows) / READ_BYTES))
+        name = f"{index.name} {pk}" if index else f"{pk} {sk}"
+        self._read("query", name, units / 2 if index else units)
+        return page
+
+    async def commit(self, *writes: Write) -> None:
+        before = [await self._tables.get(write.table, write.key) for write in writes]
+        await self._tables.commit(*writes)
+        after = [await self._tables.get(write.table, write.key) for write in writes]
+        self.requests["transaction" if len(writes) > 1 else "write"] += 1
+        for write, old, new in zip(writes, before, after, strict=True):
+            self._count_write(write, old, new, factor=2 if len(writes) > 1 else 1)
+
+    def _count_write(self, write: Write, old: Row | None, new: Row | None, *, factor: int) -> None:
+        sizes = [row_bytes(row) for row in (old, new) if row is not None]
+        units = factor * max(1, ceil(max(sizes, default=0) / WRITE_BYTES))
+        self._add("write", f"{type(write).__name__} {write.table} {write.key.sk}", units)
+        for index in INDEXES:
+            if index.table is write.table and (units := _index_units(index, old, new)):
+                self._add("index", f"{index.name} {write.key.sk}", units)
+
+    def _read(self, request: str, name: str, units: float) -> None:
+        self.requests[request] += 1
+        self._add("read", f"{request} {name}", units)
+
+    def _add(self, unit: str, name: str, units: float) -> None:
+        self.units[unit] += units
+        self.by_row[f"{unit}: {name}"] += units
+
+
+def _read_units(row: Row | None) -> int:
+    return 1 if row is None else max(1, ceil(row_bytes(row) / READ_BYTES))
+
+
+def _index_units(index: Index, old: Row | None, new: Row | None) -> int:
+    before, after = _entry(index, old), _entry(index, new)
+    if before == after:
+        return 0
+    entries = [entry for entry in (before, after) if entry is not None]
+    sizes = [ceil(row_bytes(entry) / WRITE_BYTES) for entry in entries]
+    is_in_place = len({(str(entry[index.partition]), str(entry[index.sort])) for entry in entries}) < len(entries)
+    return max(sizes) if is_in_place else sum(sizes)
+
+
+def _entry(index: Index, row: Row | None) -> Row | None:
+    if row is None or index.partition not in row or index.sort not in row:
+        return None
+    return project(index, row)
+
+
+async def metered() -> tuple[World, MeteredTables]:
+    meters: list[MeteredTables] = []
+
+    def meter(tables: Tables) -> MeteredTables:
+        meters.append(MeteredTables(tables))
+        return meters[0]
+
+    return await a_world(meter), meters[0]
