@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -15,9 +16,11 @@ from tests.support.worlds.worker_group import Station, WorkerGroup
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
 from worker.membership.lease_coordinator import PATIENCE_S
 from worker.membership.orphan_finder import (
+    EMPTY_FOR,
     LEASES,
     PASS_EVERY_S,
     STREAM,
+    WARY_FOR,
     OrphanFinder,
     buckets_of,
 )
@@ -25,6 +28,7 @@ from worker.membership.sessions import Member
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import Tables
 
 GONE = SessionId("gone")
 FAR_AHEAD = NOON + timedelta(days=1)
@@ -32,8 +36,9 @@ FAR_AHEAD = NOON + timedelta(days=1)
 
 @dataclass(slots=True)
 class Adoptions:
-    """What one group's finders handed over."""
+    """What one group's finders handed over, and how many buckets they read."""
 
+    looks: int = 0
     told: list[tuple[float, ActiveRow]] = field(default_factory=list[tuple[float, ActiveRow]])
 
     def keys(self, since: float = 0.0) -> Counter[RunKey]:
@@ -43,6 +48,16 @@ class Adoptions:
         return min(at for at, row in self.told if row.key == key)
 
 
+class CountedRows(ActiveRows):
+    def __init__(self, tables: Tables, adoptions: Adoptions) -> None:
+        super().__init__(tables)
+        self._adoptions = adoptions
+
+    def in_bucket(self, number: int) -> AsyncIterator[ActiveRow]:
+        self._adoptions.looks += 1
+        return super().in_bucket(number)
+
+
 def a_finder(group: WorkerGroup, name: str, adoptions: Adoptions) -> Station:
     """A worker that holds buckets."""
 
@@ -50,7 +65,7 @@ def a_finder(group: WorkerGroup, name: str, adoptions: Adoptions) -> Station:
         adoptions.told.append((now(), row))
 
     async def work(member: Member) -> None:
-        finder = OrphanFinder(ActiveRows(station.tables), member.peers, station.clock, take_up)
+        finder = OrphanFinder(CountedRows(station.tables, adoptions), member.peers, station.clock, take_up)
         member.keeper.offer(finder.offer())
 
     station = group.start(name, work=work)
@@ -193,7 +208,7 @@ async def test_finding_orphans_writes_nothing_and_goes_on_until_someone_takes_th
 async def test_a_pass_that_could_not_read_is_made_up_for_soon() -> None:
     group, adoptions = WorkerGroup(), Adoptions()
     finder = a_finder(group, "a", adoptions)
-    await asyncio.sleep(PASS_EVERY_S - 1)
+    await asyncio.sleep(EMPTY_FOR * PASS_EVERY_S - 1)
     key = await owned_run(group, GONE)
 
     finder.tables.choose = always(DROP_BEFORE)
@@ -202,6 +217,26 @@ async def test_a_pass_that_could_not_read_is_made_up_for_soon() -> None:
     await asyncio.sleep(15)
 
     assert adoptions.keys()[key] == 1
+
+
+@on_virtual_time
+async def test_empty_buckets_are_read_every_five_minutes_and_each_minute_after_a_session_has_ended() -> None:
+    group, adoptions = WorkerGroup(), Adoptions()
+    finder, other = a_finder(group, "a", adoptions), group.start("other")
+    await asyncio.sleep((WARY_FOR + EMPTY_FOR) * PASS_EVERY_S)
+
+    async def looks(seconds: float) -> int:
+        before = adoptions.looks
+        await asyncio.sleep(seconds)
+        return adoptions.looks - before
+
+    at_rest = await looks(EMPTY_FOR * PASS_EVERY_S)
+    other.host.crash()
+    disturbed = await looks(2 * PASS_EVERY_S)
+
+    assert at_rest == ACTIVE_BUCKETS
+    assert disturbed >= 2 * ACTIVE_BUCKETS
+    assert finder.member.peers.departures == 1
 
 
 @on_virtual_time

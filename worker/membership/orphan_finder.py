@@ -1,9 +1,9 @@
 """Orphan finder: finds rows with work left whose owner is gone or whose time has passed.
 
 Every row with work left is in one of the `ACTIVE_BUCKETS`. The holder of a group of buckets reads them when it gets the
-lease, whenever a session ends, and every minute. It passes each orphan to `take_up`. It writes nothing: the row's next
-commit names its new owner. The index lags behind, so the pass every minute is the guarantee; the other passes only make
-it faster.
+lease, whenever a session ends, and every minute; an empty bucket less often, as long as no session begins or ends. It
+passes each orphan to `take_up`. It writes nothing: the row's next commit names its new owner. The index lags behind, so
+the pass every minute is the guarantee; the other passes only make it faster.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,10 @@ LEASES: Final = 16
 
 PASS_EVERY_S: Final = 60.0
 TRY_AGAIN_S: Final = 5.0
+# In passes. A row in a bucket that was empty belongs to a worker that lives, until some session has ended; and its time
+# has not passed for long. After such a change the index may lag, so two more passes read everything.
+EMPTY_FOR: Final = 5.0
+WARY_FOR: Final = 2.5
 OVERDUE: Final = timedelta(seconds=60)
 
 # Queues a row to be taken up. The finder calls it with every pass while the row is an orphan, so it must be cheap for a
@@ -47,6 +51,8 @@ class OrphanFinder:
         self._rows, self._peers, self._clock, self._take_up = rows, peers, clock, take_up
         self._leases, self._pass_every_s = leases, pass_every_s
         self._held: dict[str, HeldLease] = {}
+        self._empty_since: dict[int, float] = {}  # by bucket; monotonic
+        self._situation, self._wary_until_s = peers.situation, clock.monotonic()
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
@@ -58,6 +64,8 @@ class OrphanFinder:
 
     async def hold(self, held: HeldLease) -> None:
         self._held[held.lease.shard] = held
+        for number in buckets_of(held.lease.shard, self._leases):
+            self._empty_since.pop(number, None)  # another worker may have held it meanwhile
         try:
             await self._look_after(held)
         finally:
@@ -74,13 +82,32 @@ class OrphanFinder:
 
     async def _pass(self, held: HeldLease) -> None:
         for number in buckets_of(held.lease.shard, self._leases):
+            if self._is_probably_empty(number):
+                continue
+            began_s, is_empty = self._clock.monotonic(), True
             # Only orphans are kept in memory: a bucket may be large, and nearly all of its rows have a live owner.
-            suspects = [row async for row in self._rows.in_bucket(number) if self._is_orphan(row)]
+            suspects = list[ActiveRow]()
+            async for row in self._rows.in_bucket(number):
+                is_empty = False
+                if self._is_orphan(row):
+                    suspects.append(row)
+            if is_empty:
+                self._empty_since[number] = began_s
             if any(row.owner is not None and not self._peers.knows(row.owner) for row in suspects):
                 # An unknown owner registered after the last check, or is gone: only a check after the read can decide
                 # which.
                 await self._peers.look()
             self._adopt_orphans(suspects, held)
+
+    def _is_probably_empty(self, number: int) -> bool:
+        now_s, situation = self._clock.monotonic(), self._peers.situation
+        if situation != self._situation:
+            self._situation, self._wary_until_s = situation, now_s + WARY_FOR * self._pass_every_s
+        since_s = self._empty_since.pop(number, None)
+        if since_s is None or now_s < self._wary_until_s or now_s - since_s >= EMPTY_FOR * self._pass_every_s:
+            return False
+        self._empty_since[number] = since_s
+        return True
 
     def _adopt_orphans(self, suspects: Sequence[ActiveRow], held: HeldLease) -> None:
         for row in suspects:

@@ -24,6 +24,7 @@ from worker.store.table import Tables
 
 # The orphan finder takes up rows that are one minute late. This check is for rows that it could not move either.
 LATE: Final = timedelta(minutes=3)
+EMPTY_FOR: Final = timedelta(minutes=5)
 FOREIGN_MAX: Final = 20  # of a schedule's latest runs
 
 
@@ -40,6 +41,7 @@ class ActiveChecks:
         self._engine, self._ledger, self._late = engine, ledger, late
         self._rows, self._runs = ActiveRows(tables), Runs(tables)
         self._rotation = rotation or RoundRobin()
+        self._empty_at: dict[int, datetime] = {}
         self._seen: tuple[datetime, list[ActiveRow]] | None = None  # both checks of a pass use the same rows
 
     async def stale_runs(self, now: datetime) -> Sequence[Finding]:
@@ -70,11 +72,22 @@ class ActiveChecks:
 
     async def _late_rows(self, now: datetime) -> list[ActiveRow]:
         async def late_in(number: int) -> list[ActiveRow]:
-            rows = self._rows.in_bucket(number)
-            return [row async for row in rows if row.due_at is not None and now - row.due_at > self._late]
+            rows = [row async for row in self._rows.in_bucket(number)]
+            if not rows:
+                self._empty_at[number] = now
+            return [row for row in rows if row.due_at is not None and now - row.due_at > self._late]
 
-        buckets = await gather_bounded([partial(late_in, number) for number in range(ACTIVE_BUCKETS)])
+        looked_at = [number for number in range(ACTIVE_BUCKETS) if not self._was_empty(number, now)]
+        buckets = await gather_bounded([partial(late_in, number) for number in looked_at])
         return [row for bucket in buckets for row in bucket]
+
+    def _was_empty(self, number: int, now: datetime) -> bool:
+        """Return whether a bucket was empty lately. A row that came since is not late, or not for long."""
+        since = self._empty_at.pop(number, None)
+        if since is None or not timedelta() <= now - since < EMPTY_FOR:
+            return False
+        self._empty_at[number] = since
+        return True
 
     async def _wake(self, key: RunKey) -> None:
         run = await self._runs.load(key)

@@ -88,7 +88,10 @@ class PipelineResync:
                     await self._requests.handle_trigger(key)
                 case _:
                     continue
-        await self._sensors.wake_all(version.pipeline)
+        if may_begin is None:
+            # A routine check leaves waiting runs alone: they are evaluated at their interval, and to find them costs
+            # more than the rest of the check.
+            await self._sensors.wake_all(version.pipeline)
 
     async def _resume_deferred(self, version: Version, row: Row) -> None:
         match deferred_signal_of(row):
