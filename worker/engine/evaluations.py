@@ -1,15 +1,16 @@
 """Evaluations: debounce requests, read the sensors that the rules name, and evaluate the rules."""
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey
-from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import (
     evaluate_rules,
@@ -21,6 +22,7 @@ from worker.core.run.evaluation import (
 )
 from worker.core.run.facts import Fact, Inputs, RulesHeld, RulesNotHeld, SensorReading, UpstreamsNotMet
 from worker.core.run.state import Run, State
+from worker.core.time.periods import sensor_keys
 from worker.engine.content_hashes import hash_and_size_of
 from worker.engine.readiness_notes import Evaluated, ReadinessNotes
 from worker.engine.run_tasks import Spawn
@@ -35,6 +37,8 @@ from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
+
+DATED_MAX: Final = 20_000
 
 # Decides on a fact about a run as the caller saw it, and commits. None means that the row is read.
 Handle: TypeAlias = Callable[[RunKey, Fact, Run | None], Awaitable[object]]
@@ -56,6 +60,8 @@ class SensorReader:
     def __init__(self, tables: Tables, clock: Clock) -> None:
         self._tables, self._clock = tables, clock
         self._sensors, self._marks = Sensors(tables), Marks(tables)
+        # Sensors that the last run found with its period in the key, as the next run will, too.
+        self._dated: OrderedDict[tuple[PipelineId, str], None] = OrderedDict()
 
     async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> Readings:
         """Read the sensors that decide whether a run may start, and those that drift is measured against."""
@@ -96,12 +102,26 @@ class SensorReader:
         if not names:
             return Readings({}, {})
         now = self._clock.now()
-        found = await read_rule_inputs(self._tables, pipeline, names, key.period, now, with_stale=with_stale)
+        likely = [name for name in names if (pipeline.id, name) in self._dated]
+        found = await read_rule_inputs(
+            self._tables, pipeline, names, key.period, now, with_stale=with_stale, likely=likely
+        )
+        for name in names:
+            sensor = found.sensors.get(name)
+            is_dated = sensor is not None and sensor.key == sensor_keys(name, key.period)[0]
+            self._note_spelling((pipeline.id, name), is_dated=is_dated)
         readings: dict[str, SensorReading] = {}
         for name, sensor in found.sensors.items():
             content_hash, size = await hash_and_size_of(sensor.data)
             readings[name] = SensorReading(sensor.data, content_hash, sensor.key, size)
         return Readings(readings, found.absences)
+
+    def _note_spelling(self, name: tuple[PipelineId, str], *, is_dated: bool) -> None:
+        self._dated.pop(name, None)
+        if is_dated:
+            self._dated[name] = None
+            if len(self._dated) > DATED_MAX:
+                self._dated.popitem(last=False)
 
 
 class EvaluationRequests:

@@ -56,14 +56,14 @@ class MeteredTables:
 
     async def get(self, table: TableName, key: Key) -> Row | None:
         row = await self._tables.get(table, key)
-        self._read("get", key.sk, _read_units(row))
+        self._read("get", key.sk, read_units(row))
         return row
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
         rows = await self._tables.get_many(table, keys)
         self.requests["get_many"] += 1
         for key in dict.fromkeys(keys):
-            self._add("read", f"get_many {key.sk}", _read_units(rows.get(key)))
+            self._add("read", f"get_many {key.sk}", read_units(rows.get(key)))
         return rows
 
     async def query(
@@ -92,12 +92,10 @@ class MeteredTables:
             self._count_write(write, old, new, factor=2 if len(writes) > 1 else 1)
 
     def _count_write(self, write: Write, old: Row | None, new: Row | None, *, factor: int) -> None:
-        sizes = [row_bytes(row) for row in (old, new) if row is not None]
-        units = factor * max(1, ceil(max(sizes, default=0) / WRITE_BYTES))
-        self._add("write", f"{type(write).__name__} {write.table} {write.key.sk}", units)
-        for index in INDEXES:
-            if index.table is write.table and (units := _index_units(index, old, new)):
-                self._add("index", f"{index.name} {write.key.sk}", units)
+        name = f"{type(write).__name__} {write.table} {write.key.sk}"
+        self._add("write", name, factor * write_units(old, new))
+        for index, units in index_units(write.table, old, new).items():
+            self._add("index", f"{index} {write.key.sk}", units)
 
     def _read(self, request: str, name: str, units: float) -> None:
         self.requests[request] += 1
@@ -108,8 +106,20 @@ class MeteredTables:
         self.by_row[f"{unit}: {name}"] += units
 
 
-def _read_units(row: Row | None) -> int:
-    return 1 if row is None else max(1, ceil(row_bytes(row) / READ_BYTES))
+def read_units(row: Row | None) -> int:
+    """Of a consistent read by key; a row that does not exist costs as much as a small one."""
+    return 1 if row is None else ceil(row_bytes(row) / READ_BYTES)
+
+
+def write_units(old: Row | None, new: Row | None) -> int:
+    """Of a plain write of one row, without its indexes."""
+    return max(1, ceil(max((row_bytes(row) for row in (old, new) if row is not None), default=0) / WRITE_BYTES))
+
+
+def index_units(table: TableName, old: Row | None, new: Row | None) -> dict[str, int]:
+    """Of the indexes of a table, by name; those that do not change are left out."""
+    found = {index.name: _index_units(index, old, new) for index in INDEXES if index.table is table}
+    return {name: units for name, units in found.items() if units}
 
 
 def _index_units(index: Index, old: Row | None, new: Row | None) -> int:
@@ -123,9 +133,8 @@ def _index_units(index: Index, old: Row | None, new: Row | None) -> int:
 
 
 def _entry(index: Index, row: Row | None) -> Row | None:
-    if row is None or index.partition not in row or index.sort not in row:
-        return None
-    return project(index, row)
+    is_in = row is not None and index.partition in row and index.sort in row
+    return project(index, row) if row is not None and is_in else None
 
 
 async def metered() -> tuple[World, MeteredTables]:

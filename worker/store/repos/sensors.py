@@ -4,7 +4,7 @@ Sensor rows belong to the producers. Interlock writes one only as a producer doe
 inbox: a plain write in its own commit, never inside a transaction.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -76,18 +76,28 @@ class Sensors:
         row = await self._tables.get(TableName.CONTROL, _key(pipeline, key))
         return None if row is None else sensor_of(row)
 
-    async def read(self, pipeline: PipelineId, names: Iterable[str], period: Period) -> dict[str, Sensor]:
+    async def read(
+        self, pipeline: PipelineId, names: Iterable[str], period: Period, *, likely: Collection[str] = ()
+    ) -> dict[str, Sensor]:
         """Return what rules of a period see, by the names they use; sensors that do not exist are left out.
 
         Reads are consistent and by exact key, so the number of sensors ever written does not matter. The dashed
-        spelling of the period is preferred to the compact one, and both to the plain key.
+        spelling of the period is preferred to the compact one, and both to the plain key. For the names in `likely`,
+        the dashed spelling is read first, and the others only if there is none.
         """
         spellings = {name: sensor_keys(name, period) for name in names}
-        wanted = [_key(pipeline, key) for options in spellings.values() for key in options]
-        rows = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(wanted)))
-        found = {sensor.key: sensor for row in rows.values() if (sensor := sensor_of(row))}
+        first = {name: options[:1] if name in likely else options for name, options in spellings.items()}
+        found = await self._read_keys(pipeline, first.values())
+        left = [spellings[name][1:] for name in likely if name in spellings and spellings[name][0] not in found]
+        if left:
+            found |= await self._read_keys(pipeline, left)
         chosen = {name: next((key for key in options if key in found), None) for name, options in spellings.items()}
         return {name: found[key] for name, key in chosen.items() if key is not None}
+
+    async def _read_keys(self, pipeline: PipelineId, spellings: Iterable[Sequence[str]]) -> dict[str, Sensor]:
+        wanted = dict.fromkeys(_key(pipeline, key) for options in spellings for key in options)
+        rows = await self._tables.get_many(TableName.CONTROL, list(wanted))
+        return {sensor.key: sensor for row in rows.values() if (sensor := sensor_of(row))}
 
     async def put(self, pipeline: PipelineId, key: str, data: Mapping[str, Json]) -> None:
         """Write a whole sensor as a producer does, and replace what was there."""

@@ -4,7 +4,7 @@ A row outlives its result by some days, so that people can see since when the re
 is missing.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -138,16 +138,23 @@ class RuleInputs:
 
 
 async def read_rule_inputs(
-    tables: Tables, pipeline: Pipeline, names: Iterable[str], period: Period, now: datetime, *, with_stale: bool = False
+    tables: Tables,
+    pipeline: Pipeline,
+    names: Iterable[str],
+    period: Period,
+    now: datetime,
+    *,
+    with_stale: bool = False,
+    likely: Collection[str] = (),
 ) -> RuleInputs:
     """Read the sensors and results of probes that rules name, consistently and by exact key.
 
-    With `with_stale`, the last result of a probe counts although it is stale.
+    With `with_stale`, the last result of a probe counts although it is stale. `likely` is as in `Sensors.read`.
     """
     names = tuple(dict.fromkeys(names))
     probes = {probe.key: probe for probe in pipeline.probes if probe.key in names}
     plain = [name for name in names if name not in probes]
-    sensors = await Sensors(tables).read(pipeline.id, plain, period) if plain else {}
+    sensors = await Sensors(tables).read(pipeline.id, plain, period, likely=likely) if plain else {}
     if not probes:
         return RuleInputs(sensors=sensors)
     wanted = {key: Trait(key=key, period=probe.period_of_result(period)).name for key, probe in probes.items()}
