@@ -24,7 +24,7 @@ async def a_pipeline_that_is_ready(*sensors: str) -> AsyncGenerator[tuple[World,
     await world.deploy(a_timed_config("*/10 * * * *"))
     for key in sensors:
         await world.write(key, rows=5)
-    async with world.worker() as worker, cron_on(world, worker, tick_s=10.0):
+    async with world.worker() as worker, cron_on(world, worker):
         await world.wait(minutes=11)
         world.runner.finish()
         await world.wait(minutes=1)
