@@ -1,26 +1,35 @@
 """Deploys and removes configurations, in an order in which a crash in between is harmless."""
 
-from collections.abc import Iterable
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from worker.config.render import config_hash, to_json
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.graph import edges_of
-from worker.core.errors import RetryLater
+from worker.core.errors import RetryLater, WorkerError
 from worker.core.model.content_hash import content_hash
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.run.state import PATH_MAX
+from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.concurrency import gather_bounded
 from worker.runtime.ids import random_id
-from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
-from worker.store.repos.deployments import Deployments
-from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry, append_write
+from worker.store.repos.deployments import Deployments, noted_write
+from worker.store.repos.pipelines import Pipelines, version_write
 from worker.store.repos.schedule_marks import ScheduleMarks
 from worker.store.table import StaleWrite, Tables
 
 _NOTE_TRIES_MAX: Final = 5
+# Many pipelines are deployed in groups: of each pipeline, two rows are written together with those of its group.
+GROUP_MAX: Final = 25
+GROUP_BYTES_MAX: Final = 1_000_000  # a transaction of DynamoDB holds 4 MB
+GROUPS_AT_ONCE: Final = 3
+GROUP_TRIES: Final = Backoff(attempts_max=5, first_s=0.5, longest_s=8.0)
 
 
 async def upstreams_of(configs: PipelineVersions, pipelines: Iterable[Pipeline]) -> dict[PipelineId, Pipeline]:
@@ -47,6 +56,117 @@ async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
     await _note(tables, pipeline.id, text, clock)
     await store.put(pipeline.id, text)
     await _tell(tables, clock, pipeline.id, ConfigChange.CHANGED, version)
+
+
+async def deploy_many(
+    tables: Tables, pipelines: Sequence[Pipeline], clock: Clock, deployed: Callable[[PipelineId], None]
+) -> None:
+    """Deploy pipelines, several at once, and call `deployed` for each one that is in force.
+
+    Each is deployed in the same order of steps as by `deploy`. After an error no other group begins, those under way
+    finish, and the error is raised. Deploying all of them again continues.
+    """
+    groups = deque(_groups(pipelines))
+    problems: list[WorkerError] = []
+
+    async def work() -> None:
+        while groups and not problems:
+            group = groups.popleft()
+            try:
+                await _deploy_group_patiently(tables, group, clock, deployed)
+            except WorkerError as problem:
+                problems.append(problem)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(GROUPS_AT_ONCE):
+            tasks.create_task(work(), name=f"deploy:{number}")
+    if problems:
+        raise problems[0]
+
+
+async def _deploy_group_patiently(
+    tables: Tables, group: "Sequence[_ToDeploy]", clock: Clock, deployed: Callable[[PipelineId], None]
+) -> None:
+    """Deploy a group; try again what the store did not take, because it may be throttled."""
+    in_force: dict[PipelineId, _ToDeploy] = {}
+    for tries in range(1, GROUP_TRIES.attempts_max + 1):
+        try:
+            return await _deploy_group(tables, group, clock, in_force, deployed)
+        except RetryLater:
+            if tries == GROUP_TRIES.attempts_max:
+                raise
+            await clock.sleep(GROUP_TRIES.wait_s(tries))
+    return None
+
+
+async def _deploy_group(
+    tables: Tables,
+    group: "Sequence[_ToDeploy]",
+    clock: Clock,
+    in_force: "dict[PipelineId, _ToDeploy]",
+    deployed: Callable[[PipelineId], None],
+) -> None:
+    """Deploy those of a group that are not in force yet, then notify the workers of all that are."""
+    problems: list[WorkerError] = []
+
+    async def put(each: _ToDeploy) -> None:
+        try:
+            await Pipelines(tables).put(each.pipeline, each.text)
+        except WorkerError as problem:
+            problems.append(problem)
+        else:
+            in_force[each.pipeline] = each
+            deployed(each.pipeline)
+
+    if left := [each for each in group if each.pipeline not in in_force]:
+        await _keep_group(tables, left, clock)
+        async with asyncio.TaskGroup() as tasks:
+            for each in left:
+                tasks.create_task(put(each), name=f"deploy:{each.pipeline}")
+    if in_force:
+        await tables.commit(*(append_write(each.entry(), clock.now()) for each in in_force.values()))
+    if problems:
+        raise problems[0]
+
+
+async def _keep_group(tables: Tables, group: "Sequence[_ToDeploy]", clock: Clock) -> None:
+    """Store the versions and the deployments of a group in one commit, or one by one if some are there already."""
+    now = clock.now()
+    seen = await Deployments(tables).load([each.pipeline for each in group])
+    versions = [version_write(each.pipeline, each.version, each.text, now) for each in group]
+    notes = [noted_write(each.pipeline, seen.get(each.pipeline), content_hash(each.text), now) for each in group]
+    try:
+        await tables.commit(*versions, *(write for write in notes if write is not None))
+    except StaleWrite:
+        for each in group:
+            await Pipelines(tables).keep_version(each.pipeline, each.version, each.text, now)
+            await _note(tables, each.pipeline, each.text, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToDeploy:
+    pipeline: PipelineId
+    version: str
+    text: str
+
+    def entry(self) -> ConfigLogEntry:
+        return ConfigLogEntry(
+            id=random_id(), pipeline=self.pipeline, change=ConfigChange.CHANGED, config_hash=self.version
+        )
+
+
+def _groups(pipelines: Iterable[Pipeline]) -> Iterator[list[_ToDeploy]]:
+    group: list[_ToDeploy] = []
+    size = 0
+    for pipeline in pipelines:
+        each = _ToDeploy(pipeline.id, config_hash(pipeline), to_json(pipeline))
+        if group and (len(group) == GROUP_MAX or size + len(each.text) > GROUP_BYTES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(each)
+        size += len(each.text)
+    if group:
+        yield group
 
 
 async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:

@@ -181,6 +181,15 @@ RECORDS: Final[Sequence[Record]] = (
     ),
     Record(
         ("pipelines push",),
+        "pushed",
+        "one for each pipeline that was to be written, if the store failed meanwhile; then there is no summary",
+        {
+            "id": "the pipeline's id",
+            "written": "whether it is certainly in force; pushing again writes the others",
+        },
+    ),
+    Record(
+        ("pipelines push",),
         "summary",
         "the last record, if no file has an error",
         {

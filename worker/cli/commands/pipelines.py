@@ -197,7 +197,8 @@ pipelines_app = typer.Typer(
 PUSH_HELP = f"""Push pipeline files to the store: check, show changes, confirm, write.
 
 Files are checked strictly, and nothing is written if any has an error. Runs under way finish with the configuration \
-they began with. A pipeline without a file stays in the store: `interlock pipelines remove` takes it out.
+they began with. A pipeline without a file stays in the store: `interlock pipelines remove` takes it out. If the store \
+fails meanwhile, the command names what was not written; push again to continue.
 
 \b
 Examples:

@@ -1,28 +1,33 @@
 """`interlock pipelines push`: show each change from the store to the files, then write it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import unified_diff
 from enum import StrEnum
+from functools import partial
 
 from worker.cli.commands.validate import show_problems, show_records, tally
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
+from worker.cli.terminal.progress import progress_bar
 from worker.cli.terminal.store_session import Exit, StoreAccess
-from worker.config.deploy import deploy, upstreams_of
+from worker.config.deploy import deploy_many, upstreams_of
 from worker.config.load import Directory, load_text
 from worker.config.render import config_hash, to_json, to_yaml
 from worker.config.versions import PipelineVersions
 from worker.core.dependencies.graph import edges_of
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, WorkerError
+from worker.core.model.ids import PipelineId
 from worker.core.model.pipeline import Pipeline
 from worker.core.model.values import Json
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.pipelines import Pipelines, StoredConfig
 from worker.store.table import ROW_BYTES_MAX, Tables
 
+NAMED_MAX = 20  # pipelines that a message names; with --json each has a record
 ROW_OVERHEAD_BYTES = 4_000  # the rest of a row: keys, index attributes, commit id
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -52,6 +57,7 @@ class PipelineChange:
     pipeline: Pipeline
     status: PushStatus
     before: str = ""
+    is_listed: bool = True
 
     @property
     def diff(self) -> list[str]:
@@ -132,19 +138,21 @@ def refuse_oversized(pipelines: Iterable[Pipeline]) -> None:
 
 
 async def compare(tables: Tables, found: Directory, today: date) -> list[PipelineChange]:
-    store = Pipelines(tables)
-    return [compared(pipeline, await store.get(pipeline.id), today) for pipeline in found.pipelines]
+    stored = await Pipelines(tables).get_many([pipeline.id for pipeline in found.pipelines])
+    return [compared(pipeline, stored.get(pipeline.id), today) for pipeline in found.pipelines]
 
 
 def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> PipelineChange:
     """Compare a pipeline with its stored configuration by meaning, not by text."""
     if stored is None:
         return PipelineChange(pipeline=pipeline, status=PushStatus.NEW)
+    if stored.text == to_json(pipeline):  # as most are: not worth reading it again
+        return PipelineChange(pipeline=pipeline, status=PushStatus.UNCHANGED, is_listed=stored.is_listed)
     known = load_text(stored.text or "", file=pipeline.id, lenient=True, today=today).pipeline
     if known is None:
         return PipelineChange(pipeline=pipeline, status=PushStatus.CHANGED, before=stored.text or "")
     status = PushStatus.UNCHANGED if config_hash(known) == config_hash(pipeline) else PushStatus.CHANGED
-    return PipelineChange(pipeline=pipeline, status=status, before=to_yaml(known))
+    return PipelineChange(pipeline=pipeline, status=status, before=to_yaml(known), is_listed=stored.is_listed)
 
 
 async def write_agreed(
@@ -156,13 +164,46 @@ async def write_agreed(
         return 0
     if wanted and not request.consent.obtain(screen, f"Write {counted(len(wanted), 'pipeline')}?"):
         return 0
-    for change in wanted:
-        await deploy(tables, change.pipeline, clock)
-    for change in changes:
-        if change.status is PushStatus.UNCHANGED:
-            # A pipeline that another tool deployed may not be in the list yet; one that is listed needs no write.
-            await Pipelines(tables).list_deployed(change.pipeline.id)
-    return len(wanted)
+    written = await write_all(screen, tables, clock, wanted, as_json=request.as_json)
+    # A pipeline that another tool deployed may not be in the list yet; one that is listed needs no write.
+    unlisted = [change for change in changes if change.status is PushStatus.UNCHANGED and not change.is_listed]
+    await gather_bounded([partial(Pipelines(tables).list_deployed, change.pipeline.id) for change in unlisted])
+    return written
+
+
+async def write_all(
+    screen: Screen, tables: Tables, clock: Clock, wanted: Sequence[PipelineChange], *, as_json: bool
+) -> int:
+    """Write pipelines, several at once. If the store fails, say which were written, and raise its error."""
+    written: set[PipelineId] = set()
+    with progress_bar(screen, "pushing", len(wanted)) as advance:
+
+        def deployed(pipeline: PipelineId) -> None:
+            written.add(pipeline)
+            advance()
+
+        try:
+            await deploy_many(tables, [change.pipeline for change in wanted], clock, deployed)
+        except WorkerError:
+            show_stopped(screen, wanted, written, as_json=as_json)
+            raise
+    return len(written)
+
+
+def show_stopped(
+    screen: Screen, wanted: Sequence[PipelineChange], written: Collection[PipelineId], *, as_json: bool
+) -> None:
+    """Say what is in force and what is not, and that the same command continues."""
+    left = [change.pipeline.id for change in wanted if change.pipeline.id not in written]
+    if as_json:
+        for change in wanted:
+            is_written = change.pipeline.id in written
+            screen.record({"type": "pushed", "id": change.pipeline.id, "written": is_written})
+    named = ", ".join(left[:NAMED_MAX]) + (f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else "")
+    screen.remark(
+        f"{len(written)} of {counted(len(wanted), 'pipeline')} written; not confirmed: {named}; push again to continue",
+        style="red",
+    )
 
 
 def show_changes(screen: Screen, changes: Sequence[PipelineChange], *, as_json: bool) -> None:

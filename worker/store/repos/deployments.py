@@ -55,16 +55,22 @@ class Deployments:
         predates this installation, even if its text is new.
         """
         seen = await self.accepted(pipeline)
-        if (seen is None and not is_new) or (seen is not None and seen.text_hash == text_hash):
-            return
-        since = seen.since if seen else at
-        noted = Deployed(since=since, text_since=at, text_hash=text_hash, version=seen.version + 1 if seen else 1)
-        condition = Equals("version", seen.version) if seen else Absent()
-        await self._tables.commit(Put(TableName.CONTROL, _row(pipeline, noted), condition))
+        write = None if seen is None and not is_new else noted_write(pipeline, seen, text_hash, at)
+        if write is not None:
+            await self._tables.commit(write)
 
     async def forget(self, pipeline: PipelineId) -> None:
         """Delete the deployment of a removed pipeline: if it is deployed again, it is new."""
         await self._tables.commit(Delete(TableName.CONTROL, _key(pipeline)))
+
+
+def noted_write(pipeline: PipelineId, seen: Deployed | None, text_hash: str, at: datetime) -> Put | None:
+    """Build the write that records since when a text is deployed; None if that is recorded already."""
+    if seen is not None and seen.text_hash == text_hash:
+        return None
+    since = seen.since if seen else at
+    noted = Deployed(since=since, text_since=at, text_hash=text_hash, version=seen.version + 1 if seen else 1)
+    return Put(TableName.CONTROL, _row(pipeline, noted), Equals("version", seen.version) if seen else Absent())
 
 
 def _key(pipeline: PipelineId) -> Key:

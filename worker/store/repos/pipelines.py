@@ -37,6 +37,7 @@ class StoredConfig:
 
     pipeline: PipelineId
     text: str | None
+    is_listed: bool = True  # False: another program deployed it, and it is not in the list yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,12 @@ class Pipelines:
         row = await self._tables.get(TableName.CONTROL, _config_key(pipeline))
         return None if row is None else _config(pipeline, row)
 
+    async def get_many(self, pipelines: Sequence[PipelineId]) -> dict[PipelineId, StoredConfig]:
+        """Return any number of configurations, read consistently, without those that do not exist."""
+        named = {_config_key(pipeline): pipeline for pipeline in pipelines}
+        rows = await self._tables.get_many(TableName.CONTROL, list(named))
+        return {named[key]: _config(named[key], row) for key, row in rows.items()}
+
     async def list(self) -> AsyncIterator[StoredConfig]:
         """Yield all configurations in order of their id. A change may take a moment to appear."""
         async for row in query_all(self._tables, TableName.CONTROL, keys.PIPELINES, index=LISTS):
@@ -92,12 +99,8 @@ class Pipelines:
         self, pipeline: PipelineId, config_hash: str, config: str, at: datetime | None = None
     ) -> None:
         """Store a version before runs are bound to it; an existing one is the same, because its hash is."""
-        key = _version_key(pipeline, config_hash)
-        row: Row = {"PK": key.pk, "SK": key.sk, "config": config}
-        if at is not None:
-            row = {**row, "keptAt": instant_text(at)}
         try:
-            await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
+            await self._tables.commit(version_write(pipeline, config_hash, config, at))
         except StaleWrite:
             return
 
@@ -112,6 +115,15 @@ class Pipelines:
     async def version(self, pipeline: PipelineId, config_hash: str) -> str | None:
         row = await self._tables.get(TableName.CONTROL, _version_key(pipeline, config_hash))
         return None if row is None else text(row, "config")
+
+
+def version_write(pipeline: PipelineId, config_hash: str, config: str, at: datetime | None = None) -> Put:
+    """Build the write of a version; refused if the version exists."""
+    key = _version_key(pipeline, config_hash)
+    row: Row = {"PK": key.pk, "SK": key.sk, "config": config}
+    if at is not None:
+        row = {**row, "keptAt": instant_text(at)}
+    return Put(TableName.CONTROL, row, Absent())
 
 
 def kept_version(row: Row) -> KeptVersion:
@@ -135,4 +147,4 @@ def _listed(pipeline: PipelineId) -> dict[str, str]:
 def _config(pipeline: PipelineId, row: Row) -> StoredConfig:
     """Parse a configuration. It never fails, because one unreadable row must not hide the others."""
     config = row.get("config")
-    return StoredConfig(pipeline, config if isinstance(config, str) else None)
+    return StoredConfig(pipeline, config if isinstance(config, str) else None, LISTS.partition in row)
