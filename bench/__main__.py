@@ -11,6 +11,7 @@ import sys
 NAMES = (
     "rules",
     "configs",
+    "push",
     "sqlite",
     "store",
     "dynamodb",

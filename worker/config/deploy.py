@@ -130,7 +130,7 @@ async def _deploy_group(
 
 
 async def _keep_group(tables: Tables, group: "Sequence[_ToDeploy]", clock: Clock) -> None:
-    """Store the versions and the deployments of a group in one commit, or one by one if some are there already."""
+    """Store the versions and deployments of a group in one commit; one by one if some are there already."""
     now = clock.now()
     seen = await Deployments(tables).load([each.pipeline for each in group])
     versions = [version_write(each.pipeline, each.version, each.text, now) for each in group]

@@ -1,0 +1,153 @@
+"""How long `pipelines push` takes, on SQLite and on an emulator of DynamoDB, one by one and many at once.
+
+`before` is what the command did: read a pipeline's configuration, then deploy it, and so on to the next; a part of the
+pipelines is enough for its figure. The emulator answers one request at a time, so its seconds say little about
+DynamoDB; the requests per pipeline do. `at 10 ms` is what the requests alone take if each is answered after 10 ms, with
+as many under way as the command allows. `files` is the whole command on SQLite, with the files read and checked. Run it
+with `python -m bench push`.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Final
+
+from tests.support.aws.emulators import dynamodb_tables, ministack
+from tests.support.aws.wire import WireProxy
+from worker.config.deploy import GROUP_MAX, GROUPS_AT_ONCE, deploy, deploy_many
+from worker.config.load import load_text
+from worker.core.model.pipeline import Pipeline
+from worker.runtime.clock import SystemClock
+from worker.store.repos.pipelines import Pipelines
+from worker.store.sqlite.tables import SqliteTables
+from worker.store.table import Tables
+
+PIPELINES: Final = 10_000
+EMULATED: Final = 1_000
+BEFORE: Final = 100
+ANSWER_S: Final = 0.01
+TARGET_S: Final = 60
+TEXT: Final = """\
+pipeline: {{id: orders-{n:05d}, owner: data-platform, description: Orders of one day}}
+schedule:
+  cron: "{minute} 6 * * *"
+  trigger: {{key: orders-loaded-{n}, check: equals, field: status, value: ready}}
+  evaluation: {{window: 2h, interval: 5m}}
+sla: {{deadline: "09:30", expectedDuration: 45m}}
+validation:
+  rules:
+    - {{key: orders-count-{n}, check: gte, field: count, value: 1000}}
+job: {{type: glue, config: {{jobName: orders-{n}, arguments: {{"--day": "${{DATE}}"}}}}, maxRetries: 2}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    pipelines: int
+    seconds: float
+    cpu: float
+    requests: int = 0
+
+    def for_all(self, seconds: float) -> float:
+        return seconds / self.pipelines * PIPELINES
+
+
+def texts(count: int, first: int = 0) -> list[str]:
+    return [TEXT.format(n=number, minute=number % 60) for number in range(first, first + count)]
+
+
+def loaded(count: int, first: int = 0) -> list[Pipeline]:
+    found = [load_text(text).pipeline for text in texts(count, first)]
+    return [pipeline for pipeline in found if pipeline is not None]
+
+
+async def one_by_one(tables: Tables, pipelines: Sequence[Pipeline]) -> None:
+    for pipeline in pipelines:
+        await Pipelines(tables).get(pipeline.id)
+    for pipeline in pipelines:
+        await deploy(tables, pipeline, SystemClock())
+
+
+async def many_at_once(tables: Tables, pipelines: Sequence[Pipeline]) -> None:
+    await Pipelines(tables).get_many([pipeline.id for pipeline in pipelines])
+    await deploy_many(tables, pipelines, SystemClock(), lambda _: None)
+
+
+async def timed(
+    push: Callable[[Tables, Sequence[Pipeline]], Awaitable[None]],
+    tables: Tables,
+    pipelines: Sequence[Pipeline],
+    wire: "Counter[str]",
+) -> Took:
+    wire.clear()
+    began, worked = perf_counter(), process_time()
+    await push(tables, pipelines)
+    return Took(len(pipelines), perf_counter() - began, process_time() - worked, wire.total())
+
+
+async def on_sqlite(folder: Path) -> tuple[Took, Took]:
+    tables = SqliteTables(folder / "bench.db", SystemClock())
+    await tables.start()
+    try:
+        before = await timed(one_by_one, tables, loaded(BEFORE, PIPELINES), Counter())
+        return before, await timed(many_at_once, tables, loaded(PIPELINES), Counter())
+    finally:
+        await tables.stop()
+
+
+async def on_emulator() -> tuple[Took, Took]:
+    wire: Counter[str] = Counter()
+    server = ministack()
+
+    def saw(operation: str, _asked: bytes, _answered: bytes) -> None:
+        wire[operation] += 1
+
+    with WireProxy(server.port, observe=saw) as proxy:
+        async with dynamodb_tables(replace(server, proxy=proxy), SystemClock()) as tables:
+            before = await timed(one_by_one, tables, loaded(BEFORE, PIPELINES), wire)
+            return before, await timed(many_at_once, tables, loaded(EMULATED), wire)
+
+
+def whole_command(folder: Path) -> Took:
+    files = folder / "files"
+    files.mkdir()
+    for number, text in enumerate(texts(PIPELINES)):
+        (files / f"{number:05d}.yaml").write_text(text)
+    store = ["--store", f"sqlite:///{folder}/command.db"]
+    program = [sys.executable, "-m", "worker.cli.main"]
+    subprocess.run([*program, "store", "init", *store], check=True, capture_output=True)
+    began = perf_counter()
+    subprocess.run(
+        [*program, "pipelines", "push", str(files), "--yes", "--json", *store], check=True, capture_output=True
+    )
+    return Took(PIPELINES, perf_counter() - began, 0.0)
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        sqlite = asyncio.run(on_sqlite(Path(folder)))
+        emulator = asyncio.run(on_emulator())
+        command = whole_command(Path(folder))
+    print(f"seconds for {PIPELINES:,} pipelines (target: at most {TARGET_S})")
+    print(f"{'':34}{'seconds':>9}{'cpu s':>8}{'requests each':>15}{'at 10 ms':>10}")
+    under_way = {"before": 1, "now": GROUPS_AT_ONCE * GROUP_MAX}
+    for store, figures in (("sqlite", sqlite), ("dynamodb, emulated", emulator)):
+        for name, took in zip(under_way, figures, strict=True):
+            requests = took.requests / took.pipelines
+            ideal_s = requests * PIPELINES * ANSWER_S / under_way[name]
+            each = f"{requests:>15.1f}{ideal_s:>10.0f}" if took.requests else ""
+            row = f"{took.for_all(took.seconds):>9.0f}{took.for_all(took.cpu):>8.0f}{each}"
+            print(f"{f'{store}, {name} ({took.pipelines:,})':34}{row}")
+        before, now = figures
+        print(f"{'':34}{before.for_all(before.seconds) / now.for_all(now.seconds):.1f} times as fast as before")
+    print(f"{'files: the whole command on sqlite':34}{command.seconds:>9.0f}")
+
+
+if __name__ == "__main__":
+    main()
