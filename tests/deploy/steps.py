@@ -17,6 +17,10 @@ class Failed(Exception):
     """A step found something wrong, or could not be done."""
 
 
+class Skipped(Exception):
+    """A step cannot be done here; says what it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     name: str
@@ -43,6 +47,9 @@ def _result_of(step: Step, work: Path) -> str:
         return "skipped"
     try:
         said = step.run(work)
+    except Skipped as error:
+        print(f"  {error}")
+        return "skipped"
     except Failed as error:
         print(f"  {error}")
         return "failed"
