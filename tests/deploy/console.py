@@ -48,8 +48,17 @@ async def give_tokens(endpoint: str, settings: Mapping[str, str]) -> None:
 
 def use_console(settings: Mapping[str, str], store: str, endpoint: str, work: Path) -> None:
     """Run the console with its task's settings: it knows programs by their tokens, and nobody else. Raises `Failed`."""
-    here = {"INTERLOCK_STORE": store, "AWS_ENDPOINT_URL": endpoint}
-    with live_web(work, **{**AWS_ENVIRONMENT, **settings, **here}) as web:
+    # The emulator ends ARNs in letters that AWS does not use there.
+    balancer = f"{settings['INTERLOCK_WEB_ALB'].rpartition('/')[0]}/{'5' * 16}"
+    here = {"INTERLOCK_STORE": store, "INTERLOCK_WEB_ALB": balancer, "AWS_ENDPOINT_URL": endpoint}
+    try:
+        _ask_console({**AWS_ENVIRONMENT, **settings, **here}, work)
+    except AssertionError as problem:
+        raise Failed(f"the console did not start with the settings of its task: {problem}") from problem
+
+
+def _ask_console(variables: Mapping[str, str], work: Path) -> None:
+    with live_web(work, **variables) as web:
         lines = [json.loads(line) for line in web.log.read_text().splitlines() if line.startswith("{")]
         [served] = [line for line in lines if line["event"] == "web.served"]
         base = f"http://127.0.0.1:{served['port']}"
@@ -61,7 +70,7 @@ def use_console(settings: Mapping[str, str], store: str, endpoint: str, work: Pa
             (401, _status(base + ACT, body=reason)),
             (200, _status(base + READ, bearer(VIEWER))),
             (403, _status(base + ACT, bearer(VIEWER), body=reason)),
-            (200, _status(base + ACT, bearer(OPERATOR), body=reason)),
+            (202, _status(base + ACT, bearer(OPERATOR), body=reason)),
         ]
         if any(wanted != found for wanted, found in expected):
             raise Failed(f"the console answered {[found for _, found in expected]}, and not {[w for w, _ in expected]}")
