@@ -86,7 +86,7 @@ variable "services" {
       "8192"  = range(16384, 61441, 4096)
       "16384" = range(32768, 122881, 8192)
     }, tostring(service.cpu), []), service.memory)])
-    error_message = "Fargate has no task of that size: cpu is 256, 512, 1024, 2048, 4096, 8192 or 16384, and memory 2 to 8 times as much, in steps of 1024."
+    error_message = "Fargate has no task of that size: cpu is 256, 512, 1024, 2048, 4096, 8192 or 16384, and memory about 2 to 8 times as much; https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html has the pairs."
   }
 
   validation {
@@ -375,7 +375,7 @@ variable "web" {
       "2048" = range(4096, 16385, 1024)
       "4096" = range(8192, 30721, 1024)
     }, tostring(var.web.cpu), []), var.web.memory)
-    error_message = "Fargate has no task of the size of web: cpu is 256, 512, 1024, 2048 or 4096, and memory 2 to 8 times as much, in steps of 1024."
+    error_message = "Fargate has no task of the size of web: cpu is 256, 512, 1024, 2048 or 4096, and memory about 2 to 8 times as much; https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html has the pairs."
   }
 }
 
