@@ -28,6 +28,7 @@ from worker.store.sqlite.tables import SqliteTables
 COMMIT: Final = commit_to_upgrade_from()
 WAVE: Final = 6  # runs that begin between two steps of the upgrade
 WITHIN_S: Final = 150.0
+MINUTES: Final = 3  # with both versions on the way there, on the way back, and after it
 QUIET_FROM_S, QUIET_TO_S = 10, 45  # of a minute: the run that began with it is over, and the next one far
 
 pytestmark = [
@@ -133,6 +134,7 @@ async def test_workers_are_replaced_one_by_one_and_each_job_runs_once(tmp_path: 
         async with onlooker(tmp_path) as outside:
             # A new worker joins two old ones, of which one dies with runs in its hands: both versions can take them.
             first = world.begin("new-1", earlier=False)
+            await _a_minute_passes(outside, tmp_path, world.alive)
             await outside.say_ready(waves[0])
             dead = await holder_of_some_run(outside, keys, olds)
             dead.kill()
@@ -149,6 +151,7 @@ async def test_workers_are_replaced_one_by_one_and_each_job_runs_once(tmp_path: 
 
             # The way back: an old worker joins the new ones, one of which dies, and the other leaves.
             last = world.begin("old-3", earlier=True)
+            await _a_minute_passes(outside, tmp_path, world.alive)
             await outside.say_ready(waves[3])
             gone = await holder_of_some_run(outside, keys, [first, second])
             gone.kill()
@@ -156,15 +159,27 @@ async def test_workers_are_replaced_one_by_one_and_each_job_runs_once(tmp_path: 
             [stays] = [worker for worker in (first, second) if worker is not gone]
             assert stays.stop() == 0
             await wait_until(lambda: outside.are_completed(keys), within_s=WITHIN_S, workers=[last])
+            await _a_minute_passes(outside, tmp_path, [last])
             timed = await _timed_runs(outside, tmp_path, last)
             assert last.stop() == 0
 
             runs = [*await outside.runs(keys), *timed]
-            assert len(timed) > 1
+            assert len(timed) >= MINUTES
             assert await outside.completions(keys) == Counter(str(key.period) for key in keys)
         assert world.complaints() == []
         assert world.ran() == Counter(start_token(run.run_id, 1) for run in runs)
         print(f"{len(keys)} runs of sensors and {len(timed)} of cron, each once, with workers of {COMMIT} and this one")
+
+
+async def _a_minute_passes(outside: Onlooker, at: Path, workers: list[LiveWorker]) -> None:
+    """Wait until cron has begun another run, and it is complete."""
+    before = len(_listed(at))
+
+    async def is_complete() -> bool:
+        keys = _listed(at)
+        return len(keys) > before and await outside.are_completed(keys)
+
+    await wait_until(is_complete, within_s=WITHIN_S, workers=workers)
 
 
 async def _timed_runs(outside: Onlooker, at: Path, last: LiveWorker) -> list[Run]:
