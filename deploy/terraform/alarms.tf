@@ -53,11 +53,14 @@ locals {
   store_operations = ["GetItem", "Query", "PutItem", "TransactWriteItems"]
 
   # Rules of this module, with the bus that their metrics are of; the default bus is none of their dimensions.
-  watched_rules = {
-    alerts  = { RuleName = aws_cloudwatch_event_rule.alerts.name, EventBusName = aws_cloudwatch_event_bus.this.name }
-    foreign = { RuleName = aws_cloudwatch_event_rule.foreign.name, EventBusName = aws_cloudwatch_event_bus.this.name }
-    alarms  = { RuleName = aws_cloudwatch_event_rule.alarms.name }
-  }
+  watched_rules = merge(
+    {
+      alerts  = { RuleName = aws_cloudwatch_event_rule.alerts.name, EventBusName = aws_cloudwatch_event_bus.this.name }
+      foreign = { RuleName = aws_cloudwatch_event_rule.foreign.name, EventBusName = aws_cloudwatch_event_bus.this.name }
+      alarms  = { RuleName = aws_cloudwatch_event_rule.alarms.name }
+    },
+    { for name, rule in aws_cloudwatch_event_rule.jobs : "jobs-${name}" => { RuleName = rule.name } },
+  )
 }
 
 resource "aws_cloudwatch_metric_alarm" "service" {

@@ -116,3 +116,16 @@ run "the_outputs_name_what_was_made" {
     error_message = "dashboard and log group have the name of the installation"
   }
 }
+
+run "rules_for_the_ends_of_jobs_are_watched" {
+  command = plan
+
+  variables {
+    glue_job_arns = ["arn:aws:glue:eu-central-1:123456789012:job/load"]
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.failed_invocations["jobs-glue"].dimensions["RuleName"] == "test-interlock-jobs-glue"
+    error_message = "an event about a job that does not reach its queue raises an alarm"
+  }
+}
