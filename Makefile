@@ -21,8 +21,9 @@ help: ## list the targets
 demo: $(VENV)/.runtime ## run the demo on this machine
 	@$(BIN)/interlock demo
 
-demo-choreography: $(VENV)/.runtime ## play three stages that hand over through files, with crashes, in about a minute
-	@$(BIN)/python examples/choreography/play.py
+# With S3=1 on an emulator of AWS, which is installed into a folder of its own.
+demo-choreography: $(VENV)/.runtime $(if $(S3),$(VENV)/emulators/.ready) ## play three stages that hand over through files, with crashes, in about a minute (S3=1: on an emulator)
+	@$(BIN)/python examples/choreography/play.py $(if $(S3),--s3 $(VENV)/emulators/bin/ministack)
 
 test: ## run lint, types and every test: what must pass before a change lands
 	@$(MAKE) --no-print-directory lint

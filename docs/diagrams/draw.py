@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from docs.diagrams.choreography import draw_choreography
 from docs.diagrams.flow import draw_flow
 from docs.diagrams.layers import Edge
 from docs.diagrams.packages import draw_packages
@@ -23,6 +24,7 @@ def package_imports() -> set[Edge]:
 def drawings() -> dict[Path, str]:
     """Return every diagram as it should be now, by its file."""
     return {
+        FOLDER / "choreography.svg": draw_choreography(),
         FOLDER / "flow.svg": draw_flow(),
         FOLDER / "packages.svg": draw_packages(LAYERS, package_imports()),
     }

@@ -1,18 +1,20 @@
 """Play the example: three stages that hand over through files, with services that fail and stages that are killed.
 
-Usage: play.py [--no-kills]. It works in a folder of its own, takes about a minute, and ends with exit code 0 only if
-the graph equals one that is built in a single pass over all bills.
+Usage: play.py [--no-kills] [--s3 EMULATOR]. It works in a folder of its own, takes about a minute, and ends with exit
+code 0 only if the graph equals one that is built in a single pass over all bills. With `--s3`, the objects are in a
+bucket of an emulator of AWS, which notifies a queue, and the store is DynamoDB: EMULATOR is the program `ministack`.
 """
 
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +27,8 @@ from services import World, bill, served, topic_of  # noqa: E402
 
 INTERLOCK: Final = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 STAGES: Final = ("poll", "classify", "embed")
-PASSED_ON: Final = ("LAKE", "API", "MODEL", "GRAPH", "INTERLOCK_STORE", "PYTHONPATH")
+PASSED_ON: Final = ("LAKE", "KILLS", "API", "MODEL", "GRAPH", "INTERLOCK_STORE", "PYTHONPATH")
+BUCKET, REGION = "lake", "eu-west-1"
 PATIENCE_S: Final = 90.0
 LOOK_S: Final = 1.0
 OLD, NEW, CHANGED = 300, 150, 3
@@ -42,6 +45,7 @@ class Play:
         self.environment = {
             **os.environ,
             "LAKE": str(folder / "lake"),
+            "KILLS": str(folder),
             "API": url,
             "MODEL": url,
             "GRAPH": str(self.graph),
@@ -80,6 +84,14 @@ class Play:
                 process.terminate()
                 process.wait(20)
 
+    def inbox(self) -> AbstractContextManager[None]:
+        """Watch the lake until the end of the block."""
+        return self.started("inbox", "watch", "lake", "--rules", str(HERE / "inbox.yaml"))
+
+    def raw_objects(self) -> list[str]:
+        """Return the raw objects that are not archived yet."""
+        return [str(path) for path in (self.folder / "lake/raw").rglob("*.csv")]
+
     def completed(self, stage: str, day: date, times: int = 1) -> dict[str, Any] | None:
         events = self.records("events", "--since", "1h", "--type", "JOB_COMPLETED")
         mine = [each for each in events if (each["pipeline"], each["period"]) == (stage, str(day))]
@@ -104,6 +116,83 @@ class Play:
             if (self.folder / f"kill-{stage}").exists():
                 raise RuntimeError(f"{stage} was not killed: it had nothing to do")
         return found
+
+
+class PlayOnAws(Play):
+    """The same on an emulator of AWS: S3 notifies SQS, from which the worker itself takes the objects."""
+
+    def __init__(self, folder: Path, url: str, endpoint: str) -> None:
+        super().__init__(folder, url)
+        aws = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "demo",
+            "AWS_SECRET_ACCESS_KEY": "demo",
+        }
+        tables = "&".join(f"{name}=choreography-{name}" for name in ("control", "joblog", "rerun", "events"))
+        self.environment |= {
+            **aws,
+            "LAKE": f"s3://{BUCKET}",
+            "INTERLOCK_STORE": f"dynamodb://?{tables}&region={REGION}&endpoint={endpoint}",
+            "INTERLOCK_JOB_ENVIRONMENT": ",".join((*PASSED_ON, *aws)),
+            "INTERLOCK_SENSORS_QUEUE": self._make_bucket(endpoint),
+            "INTERLOCK_INBOX": str(HERE / "inbox.yaml"),
+            "INTERLOCK_DUTIES": "engine,scheduler,sensors",
+            "INTERLOCK_TIMING": "fast",
+        }
+
+    def _make_bucket(self, endpoint: str) -> str:
+        """Make the bucket, and the queue that it notifies; return the queue's URL."""
+        clients = {name: _client(name, endpoint) for name in ("s3", "sqs")}
+        self._s3, sqs = clients["s3"], clients["sqs"]
+        self._s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        queue = sqs.create_queue(QueueName=BUCKET)["QueueUrl"]
+        found = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+        told = {"QueueArn": found["QueueArn"], "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]}
+        self._s3.put_bucket_notification_configuration(
+            Bucket=BUCKET, NotificationConfiguration={"QueueConfigurations": [told]}
+        )
+        return queue
+
+    def inbox(self) -> AbstractContextManager[None]:
+        return nullcontext()  # the worker has the role
+
+    def raw_objects(self) -> list[str]:
+        found = self._s3.list_objects_v2(Bucket=BUCKET, Prefix="raw/").get("Contents", [])
+        return [each["Key"] for each in found]
+
+
+def _client(service: str, endpoint: str) -> Any:  # noqa: ANN401  made at run time
+    from botocore.session import get_session  # noqa: PLC0415  only `--s3` needs it
+
+    session = get_session()
+    session.set_credentials("demo", "demo")
+    return session.create_client(service, endpoint_url=endpoint, region_name=REGION)
+
+
+@contextmanager
+def emulated(program: str, folder: Path) -> Generator[str]:
+    """Run an emulator of AWS until the end of the block; return its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "LOG_LEVEL": "WARNING"}
+    with (folder / "emulator.log").open("w") as log:
+        process = subprocess.Popen(  # noqa: S603  the emulator that was named
+            [str(Path(program).resolve())], env={**os.environ, **settings}, stdout=log, stderr=log, cwd=folder
+        )
+    try:
+        wait_for("the emulator", lambda: {"is": "there"} if _answers(port) else None)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def say(text: str) -> None:
@@ -143,22 +232,28 @@ def single_pass(world: World, path: Path) -> list[tuple[object, ...]]:
     return rows
 
 
-def play(folder: Path, *, kills: bool = True) -> dict[str, Any]:
+def play(folder: Path, *, kills: bool = True, emulator: str = "") -> dict[str, Any]:
     """Play all rounds; return the summaries of each. Raises if anything is lost, or repeated in vain."""
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(emulated(emulator, folder)) if emulator else ""
+        return _play(folder, endpoint, kills=kills)
+
+
+def _play(folder: Path, endpoint: str, *, kills: bool) -> dict[str, Any]:
     world = World()
     world.put(*(bill(number) for number in range(OLD)))
     shutil.copytree(HERE / "jobs", folder / "jobs")
     shutil.copytree(HERE / "pipelines", folder / "pipelines")
     (folder / "lake").mkdir()
     with served(world) as url:
-        it = Play(folder, url)
+        it = PlayOnAws(folder, url, endpoint) if endpoint else Play(folder, url)
         say(f"{OLD} bills are in the graph already, and are seeded in the ledger of the first stage")
         single_pass(world, it.graph)
         it.interlock("store", "init")
         seeds = "".join(json.dumps({"id": each["id"], "hash": each["hash"]}) + "\n" for each in world.bills.values())
         it.interlock("ledger", "seed", "polled", typed=seeds)
-        rules = str(HERE / "inbox.yaml")
-        with it.started("run", "--pipelines", "pipelines/"), it.started("inbox", "watch", "lake", "--rules", rules):
+        it.interlock("pipelines", "push", "pipelines/", "--yes")
+        with it.started("run"), it.inbox():
             results = {"first": it.round(it.days[0], "Nothing changed since the seed: the first run is nearly a no-op")}
             world.put(*(bill(number, edition=2) for number in range(CHANGED)))
             title = f"{CHANGED} bills changed: exactly those are processed"
@@ -173,7 +268,7 @@ def play(folder: Path, *, kills: bool = True) -> dict[str, Any]:
             again = wait_for("the rerun of embed", lambda: it.completed("embed", it.days[2], times=2))
             results["again"] = {"embed": again["detail"]["summary"]}
             say(f"  {again['message']}")
-            wait_for("the archive", lambda: {"done": 1} if not list((folder / "lake/raw").rglob("*.csv")) else None)
+            wait_for("the archive", lambda: None if it.raw_objects() else {"done": 1})
         check_loop(it)
         graph = Graph(str(it.graph))
         rows, wanted = graph.rows(), single_pass(world, folder / "single.db")
@@ -188,7 +283,8 @@ def play(folder: Path, *, kills: bool = True) -> dict[str, Any]:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="choreography-") as folder:
         began = time.monotonic()
-        play(Path(folder), kills="--no-kills" not in sys.argv)
+        emulator = sys.argv[sys.argv.index("--s3") + 1] if "--s3" in sys.argv else ""
+        play(Path(folder), kills="--no-kills" not in sys.argv, emulator=emulator)
         say(f"took {time.monotonic() - began:.0f} s")
 
 

@@ -1,7 +1,7 @@
 """The example of three stages: a stage that is killed in the middle loses nothing and repeats one checkpoint at most.
 
 The stages run here one after the other, each as a process, without a worker: nothing depends on the time. CHAOS_ROUNDS
-asks for the whole play with a worker and an inbox, as `make demo-choreography` shows it.
+asks for the whole play with a worker and an inbox, as `make demo-choreography` shows it, on a folder and on S3.
 """
 
 import importlib.util
@@ -101,9 +101,11 @@ def test_the_rules_of_the_example_start_known_pipelines_and_no_stage_starts_itse
 
 
 @pytest.mark.skipif("CHAOS_ROUNDS" not in os.environ, reason="takes more than a minute; CHAOS_ROUNDS asks for it")
-@pytest.mark.timeout(280)
-def test_the_whole_example_plays(example: Any, tmp_path: Path) -> None:  # noqa: ANN401  loaded by path
-    results = example.play(tmp_path)
+@pytest.mark.xdist_group("processes")
+@pytest.mark.timeout(580)
+@pytest.mark.parametrize("emulator", ["", str(ROOT / ".venv/emulators/bin/ministack")], ids=["folder", "s3"])
+def test_the_whole_example_plays(example: Any, tmp_path: Path, emulator: str) -> None:  # noqa: ANN401  loaded by path
+    results = example.play(tmp_path, emulator=emulator)
 
     assert [results["first"][stage]["processed"] for stage in example.STAGES] == [0, 0, 0]
     assert [results["changed"][stage]["processed"] for stage in example.STAGES] == [3, 3, 3]

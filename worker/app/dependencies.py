@@ -24,6 +24,7 @@ from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 from worker.operations.archive.archiver import Archiver
+from worker.operations.archive.summary_export import SummaryExport
 from worker.probes.runner import ProbeRunner
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
@@ -73,6 +74,7 @@ class SourceDeps:
     schedules: bool = False  # whether this platform runs cron and the watchdog
     watchdog: Watched = field(default_factory=Watched)
     archiver: Archiver | None = None  # None: history is kept in the store only
+    summaries: SummaryExport | None = None  # None: summaries are kept in the store only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from scheduler.cron.starter import CronStarts
 from scheduler.periodic import PeriodicTask
 from scheduler.scheduler_lease import SchedulerRole
 from scheduler.watchdog.checks.table import make_watchdog
-from worker.app.archive import archive_task
+from worker.app.archive import archive_task, summaries_task
 from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory
@@ -192,6 +192,8 @@ class SessionWork:
         )
         archiver = self._deps.sources.archiver
         archiving = [] if archiver is None else [archive_task(archiver, self._clock, scope.may_act)]
+        if (summaries := self._deps.sources.summaries) is not None:
+            archiving.append(summaries_task(summaries, self._clock, scope.may_act))
         return [replace(task, run=self._boundary.around(task.run)) for task in (*watchdog.tasks(), *archiving)]
 
     async def _unheld_slices(self) -> Sequence[str]:

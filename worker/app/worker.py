@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
-from worker.app.archive import open_archiver, with_archiver
+from worker.app.archive import open_archiver, open_summaries, with_archiver, with_summaries
 from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
@@ -112,12 +112,17 @@ class Worker:
         return replace(resources, deps=deps)
 
     async def _with_archive(self, stack: AsyncExitStack, resources: Resources) -> Resources:
-        """Archive history, if the settings say where and this worker may hold the scheduler's lease."""
-        deps, place = resources.deps, self._settings.archive.target
-        if place is None or Role.SCHEDULER not in deps.roles or self._settings.shadow:
+        """Archive history and export summaries, if the settings say where and the scheduler may run here."""
+        deps, settings, tables = resources.deps, self._settings, resources.deps.store.tables
+        if Role.SCHEDULER not in deps.roles or settings.shadow:
             return resources
-        archiver = await open_archiver(stack, self._settings, place, tables=deps.store.tables, clock=self._clock)
-        return replace(resources, deps=with_archiver(deps, archiver))
+        if (place := settings.archive.target) is not None:
+            archiver = await open_archiver(stack, settings, place, tables=tables, clock=self._clock)
+            deps = with_archiver(deps, archiver)
+        if (place := settings.archive.summaries) is not None:
+            summaries = await open_summaries(stack, settings, place, tables=tables, clock=self._clock)
+            deps = with_summaries(deps, summaries)
+        return replace(resources, deps=deps)
 
     def _with_telemetry(self, resources: Resources) -> Resources:
         """Add measures of store calls, delivered events and changes of runs."""

@@ -58,6 +58,7 @@ WEB_PROXY_SECRET: Final = "INTERLOCK_WEB_PROXY_SECRET"  # noqa: S105 - the name 
 PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 ARCHIVE: Final = "INTERLOCK_ARCHIVE"
 ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
+SUMMARIES: Final = "INTERLOCK_SUMMARIES"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own names
 OTLP_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 OTLP_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
@@ -402,6 +403,13 @@ class ArchiveSettings:
         used_by="scheduler; `interlock archive`",
         see="how-to/archive.md",
         needs=ARCHIVE,
+    )
+    summaries: ArchiveUrl | None = setting(  # noqa: RUF009  as above
+        SUMMARIES,
+        parse_archive,
+        "`s3://BUCKET/PREFIX` or `file:DIRECTORY` for one small object per ended run; unset: none.",
+        used_by="scheduler",
+        see="how-to/archive.md#summaries-as-objects",
     )
 
 

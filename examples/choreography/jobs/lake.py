@@ -1,5 +1,9 @@
-"""What the three stages share: files of the lake, the ledger, and one client that throttles, times out and retries."""
+"""What the three stages share: objects of the lake, the ledger, and one client that throttles, times out and retries.
 
+The lake is a folder, or a bucket if LAKE is `s3://BUCKET`.
+"""
+
+import fnmatch
 import json
 import os
 import random
@@ -13,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-LAKE = Path(os.environ.get("LAKE", "lake"))
+LAKE = os.environ.get("LAKE", "lake")
+DONE = "done/"  # where Interlock archives what a completed run used
 PERIOD = os.environ.get("INTERLOCK_PERIOD", "")
 CHECKPOINT = 100
 INTERLOCK = [sys.executable, "-c", "from worker.cli.main import main; main()"]
@@ -21,19 +26,62 @@ INTERLOCK = [sys.executable, "-c", "from worker.cli.main import main; main()"]
 Record = dict[str, Any]
 
 
+class Folder:
+    """Objects as files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def write(self, key: str, text: str) -> None:
+        """Write an object whole or not at all: the inbox leaves out names that end in .tmp."""
+        path = self._root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.tmp")
+        unfinished.write_text(text)
+        unfinished.replace(path)
+
+    def keys(self, prefix: str) -> list[str]:
+        return [path.relative_to(self._root).as_posix() for path in (self._root / prefix).glob("*") if path.is_file()]
+
+    def read(self, key: str) -> str:
+        return (self._root / key).read_text()
+
+
+class Bucket:
+    """Objects in S3, with the library that Interlock itself has installed."""
+
+    def __init__(self, name: str) -> None:
+        from botocore.session import get_session  # noqa: PLC0415  only this kind of lake needs it
+
+        self._name, self._s3 = name, get_session().create_client("s3")
+
+    def write(self, key: str, text: str) -> None:
+        self._s3.put_object(Bucket=self._name, Key=key, Body=text.encode())
+
+    def keys(self, prefix: str) -> list[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._name, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", [])]
+
+    def read(self, key: str) -> str:
+        return self._s3.get_object(Bucket=self._name, Key=key)["Body"].read().decode()
+
+
+def lake() -> Folder | Bucket:
+    return Bucket(LAKE.removeprefix("s3://")) if LAKE.startswith("s3://") else Folder(Path(LAKE))
+
+
 def write(key: str, text: str) -> None:
-    """Write an object whole or not at all: the inbox leaves out names that end in .tmp."""
-    path = LAKE / key
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(text)
-    unfinished.replace(path)
+    lake().write(key, text)
 
 
 def read(pattern: str) -> list[tuple[str, str]]:
     """Return objects by name: where they arrived, or where an earlier completed run archived them."""
-    found = {path.name: path for folder in (LAKE / "done", LAKE) for path in sorted(folder.glob(pattern))}
-    return [(name, found[name].read_text()) for name in sorted(found)]
+    place, prefix = lake(), f"{pattern.rpartition('/')[0]}/"
+    found: dict[str, str] = {}
+    for where in (DONE, ""):
+        keys = fnmatch.filter(place.keys(f"{where}{prefix}"), f"{where}{pattern}")
+        found.update({key.rpartition("/")[2]: key for key in keys})
+    return [(name, place.read(found[name])) for name in sorted(found)]
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -67,7 +115,7 @@ def checkpoints(records: list[Record]) -> Iterator[list[Record]]:
 
 def _die_if_asked(stage: str) -> None:
     """Kill this process once, if the example asks for it: after the work of a checkpoint, before it is saved."""
-    wish = LAKE.parent / f"kill-{stage}"
+    wish = Path(os.environ.get("KILLS", ".")) / f"kill-{stage}"
     if not wish.exists():
         return
     saves_left = int(wish.read_text())

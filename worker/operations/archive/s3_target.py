@@ -1,4 +1,4 @@
-"""Keeps an archive in a bucket of S3."""
+"""Keeps an archive, or summaries, in a bucket of S3."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from worker.jobs.aws.errors import AwsTrouble
 from worker.store.archive_url import S3Archive
 
 _HINTS: Final = {
-    "NoSuchBucket": "make the bucket, or correct INTERLOCK_ARCHIVE",
+    "NoSuchBucket": "make the bucket, or correct the setting",
     "AccessDenied": "allow the worker s3:PutObject on the bucket's prefix, and the use of the bucket's key",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
 }
@@ -17,16 +17,18 @@ _HINTS: Final = {
 class S3Target:
     """Keeps each object under the prefix of a bucket."""
 
-    def __init__(self, aws: Aws, place: S3Archive) -> None:
+    def __init__(
+        self, aws: Aws, place: S3Archive, *, content_type: str = "application/x-ndjson", encoding: str = "gzip"
+    ) -> None:
         self._aws, self._place = aws, place
+        self._kind = {"ContentType": content_type, **({"ContentEncoding": encoding} if encoding else {})}
 
     async def put(self, name: str, content: bytes) -> None:
         parameters = {
             "Bucket": self._place.bucket,
             "Key": f"{self._place.prefix}{name}",
             "Body": content,
-            "ContentType": "application/x-ndjson",
-            "ContentEncoding": "gzip",
+            **self._kind,
         }
         try:
             await self._aws.call("s3", "PutObject", parameters)
