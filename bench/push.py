@@ -120,7 +120,7 @@ def whole_command(folder: Path) -> Took:
     for number, text in enumerate(texts(PIPELINES)):
         (files / f"{number:05d}.yaml").write_text(text)
     store = ["--store", f"sqlite:///{folder}/command.db"]
-    program = [sys.executable, "-m", "worker.cli.main"]
+    program = [str(Path(sys.executable).with_name("interlock"))]
     subprocess.run([*program, "store", "init", *store], check=True, capture_output=True)
     began = perf_counter()
     subprocess.run(

@@ -25,12 +25,15 @@ from tests.support.aws.emulators import ministack, use_test_credentials
 from tests.support.builders.command_line import interlock as command
 from tests.support.worlds.installation import REGION, client, endpoint_of, install
 from tests.support.worlds.live_worker import LiveWorker, interlock
+from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError, Rejected
-from worker.core.model.pipeline import PipelineId
+from worker.core.model.pipeline import JobType, PipelineId
+from worker.jobs.state_changes import hint_of
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.delivery.job_hints import JobHintRows
 from worker.store.repos.events import Events
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables
@@ -257,13 +260,17 @@ async def test_a_worker_takes_objects_and_events_of_others_from_their_queues(
         **place.variables(slack_api=""),
         "INTERLOCK_DUTIES": "events,sensors",
         "INTERLOCK_EVENTS_QUEUE": queues["events"],
+        "INTERLOCK_JOB_EVENTS": "glue",
         "INTERLOCK_SENSORS_QUEUE": queues["sensors"],
         "INTERLOCK_INBOX": RULES.replace("BUCKET", cloud.bucket),
     }
     arn = await queue_arn(clients, queues["sensors"])
     await tell(clients, cloud, QueueConfigurations=[{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}])
     closed = {"id": "e1", "source": "acme.billing", "detail-type": "Closed", "detail": {"pipelineId": "invoices"}}
-    await clients["sqs"].send_message(QueueUrl=queues["events"], MessageBody=json.dumps(closed))
+    job = {"jobName": "orders", "state": "SUCCEEDED", "jobRunId": "jr_1"}
+    ended = {"id": "e2", "source": "aws.glue", "detail-type": "Glue Job State Change", "detail": job}
+    for event in (closed, ended):
+        await clients["sqs"].send_message(QueueUrl=queues["events"], MessageBody=json.dumps(event))
     await cloud.put("orders/dt=2026-03-05/a.csv", b"one")
 
     worker = LiveWorker(tmp_path, "inbox", **variables)
@@ -272,12 +279,15 @@ async def test_a_worker_takes_objects_and_events_of_others_from_their_queues(
         await tables.start()
         found = await come(lambda: Sensors(tables).get(PipelineId("orders"), "export#2026-03-05"))
         kept = await come(lambda: Events(tables).latest("invoices"))
+        [hinted] = await come(lambda: JobHintRows(tables, GROUP).list())
     finally:
         worker.kill()
         await tables.stop()
 
     assert found.data["part"] == "a"
     assert [(each.event.id, each.event.type, each.out) for each in kept] == [("e1", "Closed", False)]
+    # This worker holds no runs, so the hint waits for one that does.
+    assert hinted.hints == (hint_of(JobType.GLUE, {"runId": "jr_1"}),)
 
 
 async def test_a_worker_with_wrong_rules_does_not_start_and_says_where_they_are_wrong(tmp_path: Path) -> None:
