@@ -52,6 +52,7 @@ class EventPattern:
     """Tests whether an event matches. `parse_pattern` creates it."""
 
     _matches: Callable[[Mapping[str, Json]], bool]
+    names: frozenset[str]  # the members of an event that it tests
 
     def matches(self, event: Mapping[str, Json]) -> bool:
         return self._matches(event)
@@ -59,7 +60,8 @@ class EventPattern:
 
 def parse_pattern(pattern: Json) -> EventPattern:
     """Parse a pattern. Raises `BadEventPattern` if it is invalid or not supported here."""
-    return EventPattern(_object(pattern, "", DEPTH_MAX))
+    matches = _object(pattern, "", DEPTH_MAX)
+    return EventPattern(matches, frozenset(pattern) if isinstance(pattern, Mapping) else frozenset())
 
 
 def _object(pattern: Json, where: str, depth: int) -> Callable[[Mapping[str, Json]], bool]:

@@ -5,16 +5,17 @@ never writes to them. A record is done once each of its routes has delivered the
 the checkpoint needs no second queue and no event is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
-from consumers.outbox.routes import Route, envelope
+from consumers.outbox.routes import SOURCE, Route, envelope
 from consumers.streams.consumer import Beginning, Subscription
 from consumers.streams.source import Gap
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import stamp_of
+from worker.core.model.values import Json
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
@@ -40,6 +41,9 @@ class Relay:
     ) -> None:
         self._routes, self._events, self._letters = routes, events, letters
         self._tries, self._clock = tries, clock
+        # All events of the outbox have one source: for a route that tests nothing else, no envelope is made.
+        by_source = [route for route in routes if route.pattern.names == frozenset({"source"})]
+        self._takes_all = {route.name for route in by_source if route.pattern.matches({"source": SOURCE})}
 
     def subscription(self) -> Subscription:
         return Subscription(
@@ -78,10 +82,13 @@ class Relay:
         return sorted(found, key=lambda event: (event.at, event.id))
 
     async def _send(self, event: Event) -> None:
-        carried = envelope(event)
+        carried: Mapping[str, Json] | None = None
         for route in self._routes:
-            if route.pattern.matches(carried):
-                await self._carry(route, event)
+            if route.name not in self._takes_all:
+                carried = carried or envelope(event)
+                if not route.pattern.matches(carried):
+                    continue
+            await self._carry(route, event)
 
     async def _carry(self, route: Route, event: Event) -> None:
         given_up = await self._tries.limited(lambda: route.deliver(event))
