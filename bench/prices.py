@@ -1,10 +1,7 @@
 """The bill of an installation: list prices of us-east-1 in USD, and what the Terraform module makes by default."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from bench.capacity import EVENTS, INDEXES, QUEUES, READS, ROWS, STREAMS
 
 HOURS: Final = 730  # of a month
 MILLION: Final = 1_000_000
@@ -30,50 +27,68 @@ VCPU, MEMORY_GB = 0.5, 1.0
 METRICS: Final = 20  # of the program itself; those of AWS services cost nothing
 ALARMS: Final = 30
 STREAMED_TABLES: Final = 3
-# An on-demand table begins with four partitions, and each is a shard of its stream. The emulator has one.
+# An on-demand table begins with four partitions, and each is a shard of its stream.
 SHARDS_EACH: Final = 4
+READS_OF_SHARD: Final = 1800  # an hour: every two seconds at rest
 QUEUES_READ: Final = 3
+READS_OF_QUEUE: Final = 360  # an hour, of each worker: long polls of ten seconds
+EVENTS_OF_RUN: Final = 3
 
-# --- what stays, for how long: docs/retention.md -------------------------------------------------------------------
-ROW_KB: Final = 1.0
-RUN_ROWS_KEPT: Final = 2 * 400 * 24  # the run and what its job was started on, of hourly runs
-EVENT_ROWS_KEPT: Final = 3 * 90 * 24
-LOG_ROWS_KEPT: Final = 30 * 24
-INDEX_COPIES: Final = 400 * 24 + 3 * 90 * 24
-LOG_LINE_KB_A_RUN: Final = 4.0
+# --- days that rows are kept: docs/retention.md ------------------------------------------------------------------
+RUNS_KEPT: Final = 400
+LOG_KEPT: Final = 30
+EVENTS_KEPT: Final = 90
+
+LOG_KB_A_RUN: Final = 4.0
 WIRE_KB_A_RUN: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Units: of one run, of an idle hour of one worker, and of one more worker."""
+    """Units of DynamoDB, with indexes: of one run, of an idle hour of one worker, and of one more worker."""
 
-    run: Mapping[str, float]
-    idle: Mapping[str, float]
-    more: Mapping[str, float]
+    run_writes: float
+    run_reads: float
+    idle_writes: float
+    idle_reads: float
+    more_writes: float
+    more_reads: float
 
 
-def bill(measured: Measured, pipelines: int) -> dict[str, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one run leaves in the tables, in kB."""
+
+    run_kb: float
+    log_kb: float
+    events_kb: float
+    copied_run_kb: float  # in an index
+
+    def table_gb(self, runs_an_hour: float) -> float:
+        kept_kb = RUNS_KEPT * self.run_kb + LOG_KEPT * self.log_kb + EVENTS_KEPT * self.events_kb
+        return 24 * runs_an_hour * kept_kb / MILLION
+
+    def index_gb(self, runs_an_hour: float) -> float:
+        return 24 * runs_an_hour * (RUNS_KEPT * self.copied_run_kb + EVENTS_KEPT * self.events_kb) / MILLION
+
+
+def bill(measured: Measured, kept: Kept, pipelines: int) -> dict[str, float]:
     """Return USD a month, by part, for this many pipelines that run every hour."""
     runs = pipelines * HOURS
-    idle = {kind: units + (TASKS - 1) * measured.more[kind] for kind, units in measured.idle.items()}
-    writes = runs * (measured.run[ROWS] + measured.run[INDEXES]) * WRITE_UNITS
-    reads = runs * measured.run[READS] * READ_UNITS
+    writes = measured.idle_writes + (TASKS - 1) * measured.more_writes
+    reads = measured.idle_reads + (TASKS - 1) * measured.more_reads
     shards = SHARDS_EACH * STREAMED_TABLES
-    # Each shard is read as often as the one shard of each table of the emulator.
-    streams = HOURS * measured.idle[STREAMS] / STREAMED_TABLES * shards * STREAM_READS
-    rows = RUN_ROWS_KEPT + EVENT_ROWS_KEPT + LOG_ROWS_KEPT
     task = HOURS * (VCPU * VCPU_HOUR + MEMORY_GB * GB_HOUR)
-    kept_gb = pipelines * (rows + INDEX_COPIES) * ROW_KB / MILLION
+    kept_gb, indexed_gb = kept.table_gb(pipelines), kept.index_gb(pipelines)
     return {
         "network: NAT gateway": HOURS * NAT_HOUR + runs * WIRE_KB_A_RUN / MILLION * NAT_GB,
         f"tasks: {TASKS} x {VCPU} vCPU, {MEMORY_GB:.0f} GB, ARM64": TASKS * task,
         "metrics and alarms": METRICS * METRIC + ALARMS * ALARM,
-        "DynamoDB, runs": writes + reads,
-        "DynamoDB, idle": HOURS * ((idle[ROWS] + idle[INDEXES]) * WRITE_UNITS + idle[READS] * READ_UNITS),
-        f"DynamoDB Streams, {shards} shards": streams + runs * measured.run[STREAMS] * STREAM_READS,
-        "storage, after 400 days, with backups": kept_gb * STORAGE_GB + pipelines * rows * ROW_KB / MILLION * BACKUP_GB,
-        "event bus": runs * measured.run[EVENTS] * BUS_EVENTS,
-        "queues": (HOURS * idle[QUEUES] * QUEUES_READ + runs * measured.run[QUEUES]) * QUEUE_REQUESTS,
-        "logs": runs * LOG_LINE_KB_A_RUN / MILLION * LOGS_GB,
+        "DynamoDB, runs": runs * (measured.run_writes * WRITE_UNITS + measured.run_reads * READ_UNITS),
+        "DynamoDB, idle": HOURS * (writes * WRITE_UNITS + reads * READ_UNITS),
+        f"DynamoDB Streams, {shards} shards": HOURS * shards * READS_OF_SHARD * STREAM_READS,
+        "storage after 400 days, with backups": kept_gb * (STORAGE_GB + BACKUP_GB) + indexed_gb * STORAGE_GB,
+        "event bus": runs * EVENTS_OF_RUN * BUS_EVENTS,
+        "queues": (HOURS * TASKS * QUEUES_READ * READS_OF_QUEUE + runs) * QUEUE_REQUESTS,
+        "logs": runs * LOG_KB_A_RUN / MILLION * LOGS_GB,
     }
