@@ -10,8 +10,10 @@ ONCE: Final = 1_000  # if there is no next pass
 
 
 class RoundRobin:
-    def __init__(self, size: int = SLICE) -> None:
-        self._size = size
+    """`passes`: a cycle over all pipelines takes at least so many passes, if there are so many pipelines."""
+
+    def __init__(self, size: int = SLICE, *, passes: int = 1) -> None:
+        self._size, self._passes = size, passes
         self._last: PipelineId | None = None
         self.left = 0  # how many pipelines the last slice left to later ones
 
@@ -19,7 +21,8 @@ class RoundRobin:
         """Return the next pipelines in id order; start again after the last one. Each comes once per cycle."""
         ahead = sorted(pipelines)
         after = [each for each in ahead if self._last is None or each > self._last]
-        chosen = (after or ahead)[: self._size]
-        self._last = chosen[-1] if len(after) > self._size else None
+        size = min(self._size, -(-len(ahead) // self._passes))
+        chosen = (after or ahead)[:size]
+        self._last = chosen[-1] if len(after or ahead) > size else None
         self.left = len(ahead) - len(chosen)
         return chosen

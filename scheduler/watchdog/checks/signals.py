@@ -33,6 +33,9 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.rows import first_rows, json_map
 from worker.store.table import Prefix, Row, TableName, Tables
 
+# A cycle takes so many passes, of which there is one a minute: a lost record is rare, and to look for one takes as long
+# as to handle one.
+RECONCILED_IN: Final = 5
 ARRIVALS_MAX: Final = 10  # the latest periods of a schedule
 _OLD_ARRIVAL: Final = "first-sensor-arrival#"  # the Lambda edition keeps arrivals among the sensors
 _OLD_TOLD: Final = "relative-sla-breach-check"
@@ -64,7 +67,8 @@ class SignalChecks:
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
         self._deletions = Deletions(tables)
         size = ONCE if looks_once else SLICE
-        self.reconciled, self.watched = RoundRobin(size), RoundRobin(size)
+        self.reconciled = RoundRobin(size, passes=1 if looks_once else RECONCILED_IN)
+        self.watched = RoundRobin(size)
         # Runs that were missing in the last pass of their pipeline. A row does not say when it was written, so its
         # record may still be on its way: it is lost if the run is missing in the next pass too.
         self._looks_once = looks_once

@@ -20,6 +20,15 @@ def test_fewer_than_a_slice_are_all_looked_at_every_time() -> None:
     assert [list(rotation.next_slice(NAMES)) for _ in range(2)] == [NAMES, NAMES]
 
 
+def test_a_cycle_takes_at_least_the_passes_it_is_given_and_a_single_one_comes_every_time() -> None:
+    rotation, single = RoundRobin(size=10, passes=3), RoundRobin(size=10, passes=3)
+
+    rounds = [list(rotation.next_slice(NAMES)) for _ in range(4)]
+
+    assert rounds == [NAMES[:3], NAMES[3:6], NAMES[6:], NAMES[:3]]
+    assert [list(single.next_slice(NAMES[:1])) for _ in range(2)] == [NAMES[:1], NAMES[:1]]
+
+
 def test_one_that_goes_or_comes_keeps_no_other_from_its_turn() -> None:
     rotation = RoundRobin(size=3)
     seen = [*rotation.next_slice(NAMES)]
