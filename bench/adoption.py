@@ -182,6 +182,9 @@ async def _take_over(place: Place, folder: Path, names: list[PipelineId]) -> Fig
         two = stack.enter_context(process(*cli, "run", cwd=homes[1], variables=place.variables))
         await _until(lambda: bool(_lines(log, "session.began")), "the second worker begins")
         await asyncio.sleep(SETTLED_S)
+        # The feed has the rows that were just written, too: until this one is started, it is not read to its end.
+        last = await _ready(place.tables, names[2])
+        await _until(lambda: any(last in _starts(home / "errors") for home in homes), "the feed is read")
         contest = Contest((two.pid,), Path("/nothing else"))
         one.kill()
         killed, cpu_s = time.time(), contest.cpu_s()
@@ -190,7 +193,7 @@ async def _take_over(place: Place, folder: Path, names: list[PipelineId]) -> Fig
         def is_done() -> bool:
             assert two.poll() is None, log.read_text()[-3000:]
             starts = _starts(log)
-            return len({*_adopted(log), new}) >= RUNS and new in starts and len(starts) > 1
+            return len({*_adopted(log), last, new}) >= RUNS and new in starts and len(starts) > 1
 
         await _until(is_done, "all runs are adopted, and jobs start")
         return _figures(log, killed, new, contest.cpu_s() - cpu_s)
@@ -205,7 +208,8 @@ async def _ready(tables: Tables, name: PipelineId) -> str:
 
 
 def _figures(log: Path, killed: float, new: str, cpu_s: float) -> Figures:
-    adopted, starts = _adopted(log), _starts(log)
+    adopted = _adopted(log)
+    starts = {run: line for run, line in _starts(log).items() if _time(line) > killed}
     times = sorted(_time(line) - killed for line in adopted.values())
     urgent = max(_time(line) for line in adopted.values() if line["state"] == "TRIGGERING")
     others = [line for line in adopted.values() if line["state"] != "TRIGGERING" and _time(line) < urgent]

@@ -35,11 +35,21 @@ class UrgencyQueue(Generic[K]):
         heapq.heappush(self._heap, entry)
         self._filled.set()
 
-    async def take(self, most: int = 1) -> list[K]:
-        """Wait until there is a key; remove and return up to `most` keys, the most urgent first."""
+    def first_urgency(self) -> Urgency | None:
+        """Return the urgency of the key that leaves next; None if there is none."""
+        while self._heap and self._entries.get(self._heap[0][2]) is not self._heap[0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    async def filled(self) -> None:
+        """Wait until there is a key."""
         while not self._entries:
             self._filled.clear()
             await self._filled.wait()
+
+    async def take(self, most: int = 1) -> list[K]:
+        """Wait until there is a key; remove and return up to `most` keys, the most urgent first."""
+        await self.filled()
         taken: list[K] = []
         while self._heap and len(taken) < most:
             entry = heapq.heappop(self._heap)

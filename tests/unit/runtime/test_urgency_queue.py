@@ -25,6 +25,16 @@ def test_a_key_leaves_once_and_moves_up_but_never_down() -> None:
     assert asyncio.run(leave()) == (2, ["b", "a"])
 
 
+def test_the_next_urgency_is_that_of_the_key_that_leaves_next() -> None:
+    queue = UrgencyQueue[str]()
+    assert queue.first_urgency() is None
+
+    queue.add("a", (3, 0.0))
+    queue.add("b", (2, 0.0))
+    queue.add("a", (1, 0.0))
+    assert queue.first_urgency() == (1, 0.0)
+
+
 def test_a_taker_waits_until_there_is_a_key() -> None:
     async def leave() -> list[str]:
         queue = UrgencyQueue[str]()
