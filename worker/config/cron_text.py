@@ -5,6 +5,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from croniter import croniter
@@ -12,6 +13,7 @@ from croniter import croniter
 from worker.core.time.cron import LAST, Cron
 
 TEXT_MAX = 200
+FIELDS_KEPT = 1_024
 
 NICKNAMES = {
     "@hourly": "0 * * * *",
@@ -134,6 +136,7 @@ def _expand_alias(text: str) -> str:
     return NICKNAMES[text.lower()]
 
 
+@lru_cache(maxsize=FIELDS_KEPT)  # thousands of pipelines share a few fields, and croniter takes long
 def _expand(field: _Field, part: str) -> _Expanded:
     """Expand one field with croniter, among valid others, so that any error is this field's."""
     words = {word.upper() for word in _WORD.findall(part)}
