@@ -119,7 +119,7 @@ bench: $(VENV)/.dev ## measure speed and memory, as ratios against named peers
 
 lock: $(VENV)/.dev ## update the lock files in requirements from pyproject.toml
 	$(PIP) install $(UV)
-	$(LOCK) pyproject.toml --extra alb --extra postgresql --extra redis -o requirements/runtime.txt
+	$(LOCK) pyproject.toml --extra alb --extra otel --extra postgresql --extra redis -o requirements/runtime.txt
 	$(LOCK) pyproject.toml --extra alb --group dev -o requirements/dev.txt
 	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
 	$(LOCK) --group pyproject.toml:deploy -o requirements/deploy.txt

@@ -1,15 +1,12 @@
 """A real worker sends the trace of a run that failed once; its job knows its parent span."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from aiohttp import web
 
-from tests.support.otlp import decoded_spans
+from tests.support.otlp import FakeCollector
 from tests.support.worlds.live_worker import live_worker
 from tests.support.worlds.observer import Onlooker, last_days, wait_until
 from worker.core.run.state import Outcome
@@ -37,33 +34,13 @@ job:
 """
 
 
-@asynccontextmanager
-async def collector() -> AsyncGenerator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the address of a collector, and the spans that it has received, with the header of each request."""
-    spans: list[dict[str, Any]] = []
-
-    async def receive(request: web.Request) -> web.Response:
-        spans.extend({**span, "tenant": request.headers["x-tenant"]} for span in decoded_spans(await request.json()))
-        return web.json_response({})
-
-    app = web.Application()
-    app.router.add_post("/v1/traces", receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", spans
-    finally:
-        await runner.cleanup()
-
-
 async def test_the_trace_of_a_run_reaches_a_collector(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "orders.yaml").write_text(CONFIG)
     tables, [key] = SqliteTables(tmp_path / "interlock.db", SystemClock()), last_days(1)
-    variables = {"OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=data%20team"}
-    async with collector() as (address, spans):
+    variables = {"OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=data%20team", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}
+    collector = FakeCollector()
+    async with collector.on_loopback() as address:
         variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
         with live_worker(tmp_path, "--pipelines", "pipelines", **variables) as worker:
             await tables.start()
@@ -76,17 +53,20 @@ async def test_the_trace_of_a_run_reaches_a_collector(tmp_path: Path) -> None:
 
                 async def is_sent() -> bool:
                     await asyncio.sleep(0)
-                    return len(spans) >= 6
+                    return len(collector.spans) >= 6
 
                 await wait_until(has_succeeded, within_s=PATIENCE_S, workers=[worker])
                 await wait_until(is_sent, within_s=PATIENCE_S, workers=[worker])
             finally:
                 await tables.stop()
 
+    spans = collector.spans
     jobs = [span for span in spans if span["name"] == "job"]
     contexts = (tmp_path / "contexts").read_text().split()
 
     assert [f"00-{span['traceId']}-{span['spanId']}-01" for span in jobs] == contexts
     assert len({span["traceId"] for span in spans}) == 1
     assert [span.get("status", {}).get("code", "") for span in jobs] == ["STATUS_CODE_ERROR", ""]
-    assert {span["tenant"] for span in spans} == {"data team"}
+    assert {each["x-tenant"] for each in collector.headers} == {"data team"}
+    assert {each["Content-Encoding"] for each in collector.headers} == {"gzip"}
+    assert not worker.has_logged("data team")

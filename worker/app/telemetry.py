@@ -1,10 +1,8 @@
 """Wiring of telemetry: metrics, health, and where they are served or sent."""
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -21,26 +19,32 @@ from worker.app.finished_attempts import finished_attempts
 from worker.app.session import SessionWork
 from worker.app.web import open_health
 from worker.app.worklog import log_notice
-from worker.config.settings import HEALTH, OTLP_HEADERS, OTLP_RESOURCE, TelemetrySettings
+from worker.config.settings import (
+    HEALTH,
+    OTEL_RESOURCE,
+    OTLP_HEADERS,
+    OTLP_METRICS_HEADERS,
+    OTLP_TRACES_HEADERS,
+    CollectorSettings,
+    TelemetrySettings,
+)
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.events import Event, EventType
 from worker.core.run.state import Run, State
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.runtime.clock import Clock
-from worker.runtime.logs import redacted_text
+from worker.runtime.logs import logger, redacted_text
 from worker.store.availability import StoreAvailability
 from worker.store.table import TableName
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
-from worker.telemetry.otlp import PATH as METRICS_PATH
-from worker.telemetry.otlp import OtlpMetrics, named_values, resource_of
-from worker.telemetry.reporting import MetricReporter
-from worker.telemetry.traces import PATH as TRACES_PATH
-from worker.telemetry.traces import OtlpTraces
+from worker.telemetry.reporting import MetricReporter, Report
+from worker.telemetry.traces import RunTraces
 from worker.web.health import LOOP_LAG_MAX_S, HealthProblem
 
 POST_S: Final = 5.0
+LAST_REPORT_S: Final = 2.0  # when a worker stops; what the collector does not accept by then is lost
 COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
 ENDED_BADLY: Final = frozenset(
     {
@@ -61,6 +65,8 @@ VERDICTS: Final[Mapping[str, str]] = {
     EventType.RELATIVE_SLA_BREACH: "breached",
     EventType.SLA_WAIVED: "waived",
 }
+
+_log = logger()
 
 
 class Telemetry:
@@ -86,7 +92,7 @@ class Telemetry:
         self._queues: Sequence[QueueConsumer] = ()
         self._needs_session = True
         self._reporting: MetricReporter | None = None
-        self._traces: OtlpTraces | None = None
+        self._traces: RunTraces | None = None
         self._protection: TaskProtection | None = None
         self._watch()
         self.meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log_lines_lost()})
@@ -188,7 +194,7 @@ class Telemetry:
             self._clock,
             is_at_work=lambda: not self.hindrances(),
             embedded=embedded if self._settings.metrics == "emf" else None,
-            collector=self._collector(http),
+            collector=self._open_collector(stack),
         )
         agent = self._environment.get(AGENT)
         if agent:
@@ -206,17 +212,40 @@ class Telemetry:
             if self._protection is not None:
                 tasks.create_task(self._protection.run(), name="protection")
 
-    def _collector(self, http: aiohttp.ClientSession) -> OtlpMetrics | None:
-        if not self._settings.otlp_endpoint:
+    async def send_last(self) -> None:
+        """Send the spans that wait and the last values, for a short time: the worker is about to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_S):
+                if self._traces is not None:
+                    await self._traces.send()
+                if self._reporting is not None:
+                    await self._reporting.send_to_collector()
+
+    def _open_collector(self, stack: AsyncExitStack) -> Report | None:
+        """Return how to send metrics, and begin traces. What cannot be used is logged, and the worker runs."""
+        wanted = self._settings.collector
+        if not (wanted.sends_traces or wanted.sends_metrics):
             return None
-        base = self._settings.otlp_endpoint.rstrip("/")
-        headers = _named(OTLP_HEADERS, self._settings.otlp_headers)
-        named = _named(OTLP_RESOURCE, self._settings.otlp_resource)
-        # By host and process: two workers of one service would otherwise overwrite each other's values.
-        resource = resource_of(self._settings.service, f"{socket.gethostname()}-{os.getpid()}", named)
-        self._traces = OtlpTraces(resource, self._clock, _sending(http, "POST", f"{base}{TRACES_PATH}", headers))
-        post = _sending(http, "POST", f"{base}{METRICS_PATH}", headers)
-        return OtlpMetrics(self.meters, resource, self._clock.now(), post)
+        check_variables(wanted)
+        try:
+            from worker.telemetry.otlp.opening import open_collector  # noqa: PLC0415  its library may not be installed
+        except ImportError:
+            _log.error("telemetry.unavailable", reason="OpenTelemetry's SDK is not installed; install interlock[otel]")
+            return None
+        opened = open_collector(
+            self.meters,
+            self._clock.now(),
+            service=self._settings.service,
+            traces=(wanted.traces_protocol or wanted.protocol) if wanted.sends_traces else "",
+            metrics=(wanted.metrics_protocol or wanted.protocol) if wanted.sends_metrics else "",
+            is_delta=wanted.is_delta,
+            headers=(wanted.headers, wanted.traces_headers, wanted.metrics_headers),
+            endpoints=(wanted.endpoint, wanted.traces_endpoint, wanted.metrics_endpoint),
+        )
+        stack.callback(opened.close)
+        if opened.send_spans is not None:
+            self._traces = RunTraces(self._clock, opened.send_spans)
+        return opened.report
 
     # --- health -------------------------------------------------------------------------------------------------------
 
@@ -312,19 +341,26 @@ class Telemetry:
         return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
 
 
-def _named(setting: str, text: str) -> Mapping[str, str]:
-    try:
-        return named_values(text)
-    except ValueError as problem:
-        raise ConfigError(f"{setting}: {problem}") from problem
+def check_variables(wanted: CollectorSettings) -> None:
+    """Raise `ConfigError` for a list of headers or attributes that is none, without its text."""
+    lists = {
+        OTLP_HEADERS: wanted.headers,
+        OTLP_TRACES_HEADERS: wanted.traces_headers,
+        OTLP_METRICS_HEADERS: wanted.metrics_headers,
+        OTEL_RESOURCE: wanted.resource,
+    }
+    for name, text in lists.items():
+        for number, pair in enumerate(filter(None, (part.strip() for part in text.split(","))), 1):
+            key, is_pair, _ = pair.partition("=")
+            if not is_pair or not key.strip():
+                # Without its text, which may be a secret.
+                raise ConfigError(f"{name}: part {number} is not name=value; separate the parts by commas")
 
 
-def _sending(
-    http: aiohttp.ClientSession, method: str, url: str, headers: Mapping[str, str] | None = None
-) -> Callable[[Mapping[str, Any]], Any]:
+def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Mapping[str, Any]], Any]:
     async def send(body: Mapping[str, Any]) -> None:
         try:
-            async with http.request(method, url, json=dict(body), headers=headers) as answer:
+            async with http.request(method, url, json=dict(body)) as answer:
                 if answer.status >= 300:
                     raise RetryLater(f"{url} answered {answer.status}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

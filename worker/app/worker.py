@@ -147,6 +147,8 @@ class Worker:
             stopping = tasks.create_task(self._stop_queues(resources), name="stop-queues")
             await self._work_in_sessions(resources)
             await asyncio.gather(*queues)
+            if not self._hurrying.is_set():
+                await self._telemetry.send_last()
             for task in (*background, stopping):
                 task.cancel()
 

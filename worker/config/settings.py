@@ -59,9 +59,21 @@ PUBLIC_URL: Final = "INTERLOCK_PUBLIC_URL"
 ARCHIVE: Final = "INTERLOCK_ARCHIVE"
 ARCHIVE_TYPES: Final = "INTERLOCK_ARCHIVE_TYPES"
 SUMMARIES: Final = "INTERLOCK_SUMMARIES"
-OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own names
+# OpenTelemetry's own names. Its SDK reads these and its other variables too, such as those of certificates.
+OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+OTLP_TRACES_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+OTLP_METRICS_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 OTLP_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
-OTLP_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
+OTLP_TRACES_HEADERS: Final = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+OTLP_METRICS_HEADERS: Final = "OTEL_EXPORTER_OTLP_METRICS_HEADERS"
+OTLP_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+OTLP_TRACES_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+OTLP_METRICS_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
+OTLP_TEMPORALITY: Final = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+OTEL_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
+OTEL_TRACES: Final = "OTEL_TRACES_EXPORTER"
+OTEL_METRICS: Final = "OTEL_METRICS_EXPORTER"
+OTEL_DISABLED: Final = "OTEL_SDK_DISABLED"
 
 PREFIX: Final = "INTERLOCK_"
 CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
@@ -255,6 +267,107 @@ class AlertSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorSettings:
+    """CollectorSettings say where metrics and traces are sent; the names are OpenTelemetry's."""
+
+    endpoint: str = setting(
+        OTLP_ENDPOINT,
+        values.plain_text,
+        "Address of a collector to send metrics and traces to, as OTLP.",
+        used_by="every worker",
+        see="reference/metrics.md",
+        is_secret=True,  # may contain credentials
+    )
+    traces_endpoint: str = setting(
+        OTLP_TRACES_ENDPOINT,
+        values.plain_text,
+        "Whole address for traces, in place of the one above.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    metrics_endpoint: str = setting(
+        OTLP_METRICS_ENDPOINT,
+        values.plain_text,
+        "Whole address for metrics, in place of the one above.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    headers: str = setting(
+        OTLP_HEADERS,
+        values.plain_text,
+        "Headers for that collector, `name=value,name=value`, as OpenTelemetry defines them.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    traces_headers: str = setting(
+        OTLP_TRACES_HEADERS,
+        values.plain_text,
+        "Headers for traces, in place of those above.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    metrics_headers: str = setting(
+        OTLP_METRICS_HEADERS,
+        values.plain_text,
+        "Headers for metrics, in place of those above.",
+        used_by="every worker",
+        is_secret=True,
+    )
+    protocol: str = setting(
+        OTLP_PROTOCOL,
+        values.plain_text,
+        "`http/protobuf` or `grpc`.",
+        default="http/protobuf",
+        used_by="every worker",
+    )
+    traces_protocol: str = setting(
+        OTLP_TRACES_PROTOCOL, values.plain_text, "Protocol for traces, in place of that.", used_by="every worker"
+    )
+    metrics_protocol: str = setting(
+        OTLP_METRICS_PROTOCOL, values.plain_text, "Protocol for metrics, in place of that.", used_by="every worker"
+    )
+    temporality: str = setting(
+        OTLP_TEMPORALITY,
+        values.plain_text,
+        "`delta` sends what was counted since the last report in place of totals.",
+        default="cumulative",
+        used_by="every worker",
+    )
+    resource: str = setting(
+        OTEL_RESOURCE,
+        values.plain_text,
+        "Attributes of the resource, `name=value,name=value`, for example `service.namespace=data`.",
+        used_by="every worker",
+    )
+    traces: str = setting(
+        OTEL_TRACES, values.plain_text, "`none` sends no traces.", default="otlp", used_by="every worker"
+    )
+    metrics: str = setting(
+        OTEL_METRICS, values.plain_text, "`none` sends no metrics.", default="otlp", used_by="every worker"
+    )
+    disabled: str = setting(
+        OTEL_DISABLED, values.plain_text, "`true` sends neither traces nor metrics.", used_by="every worker"
+    )
+
+    @property
+    def sends_traces(self) -> bool:
+        return bool(self.endpoint or self.traces_endpoint) and self._is_wanted(self.traces)
+
+    @property
+    def sends_metrics(self) -> bool:
+        return bool(self.endpoint or self.metrics_endpoint) and self._is_wanted(self.metrics)
+
+    @property
+    def is_delta(self) -> bool:
+        return self.temporality.strip().lower() in {"delta", "lowmemory"}
+
+    def _is_wanted(self, exporters: str) -> bool:
+        # Other programs read these variables too, so a value for another one is not an error.
+        is_listed = "otlp" in {each.strip().lower() for each in exporters.split(",")}
+        return is_listed and self.disabled.strip().lower() != "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
     """TelemetrySettings say where a worker serves its health and sends its metrics."""
 
@@ -273,26 +386,7 @@ class TelemetrySettings:
         "`emf` writes metrics to the log once a minute, in CloudWatch's embedded metric format.",
         used_by="every worker",
     )
-    otlp_endpoint: str = setting(
-        OTLP_ENDPOINT,
-        values.plain_text,
-        "Address of a collector to send metrics and traces to, as OTLP over HTTP.",
-        used_by="every worker",
-        is_secret=True,  # may contain credentials
-    )
-    otlp_headers: str = setting(
-        OTLP_HEADERS,
-        values.plain_text,
-        "Headers for that collector, `name=value,name=value`, as OpenTelemetry defines them.",
-        used_by="every worker",
-        is_secret=True,
-    )
-    otlp_resource: str = setting(
-        OTLP_RESOURCE,
-        values.plain_text,
-        "Attributes of the metrics' resource, `name=value,name=value`, for example `service.namespace=data`.",
-        used_by="every worker",
-    )
+    collector: CollectorSettings = field(default_factory=CollectorSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

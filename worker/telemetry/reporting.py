@@ -1,18 +1,21 @@
 """Reports all metrics once a minute, and measures how late the event loop is."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Final, TypeAlias
 
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
-from worker.telemetry.otlp import OtlpMetrics
 
 REPORT_EVERY_S: Final = 60.0
 TICK_S: Final = 0.25
+
+# Sends all metrics to a collector. Raises `RetryLater`.
+Report: TypeAlias = Callable[[datetime], Awaitable[None]]
 
 _log = logger()
 
@@ -56,7 +59,7 @@ class MetricReporter:
         *,
         is_at_work: Callable[[], bool],
         embedded: EmbeddedMetrics | None = None,
-        collector: OtlpMetrics | None = None,
+        collector: Report | None = None,
     ) -> None:
         self._meters, self._clock, self._is_at_work = meters, clock, is_at_work
         self._embedded, self._collector = embedded, collector
@@ -76,13 +79,17 @@ class MetricReporter:
             self._meters.add(Metric.HEARTBEAT)
         if self._embedded is not None:
             self._embedded.report(now)
-        if self._collector is not None:
-            try:
-                await self._collector.report(now)
-            except RetryLater as error:
-                _log.warning("metrics.unsent", reason=str(error))
+        await self.send_to_collector()
         self.loop_lag.forget()
         self._meters.forget_largest()
+
+    async def send_to_collector(self) -> None:
+        if self._collector is None:
+            return
+        try:
+            await self._collector(self._clock.now())
+        except RetryLater as error:
+            _log.warning("metrics.unsent", reason=str(error))
 
     def _lag(self) -> Mapping[str, float]:
         return {"": self.loop_lag.worst_s}

@@ -1,29 +1,24 @@
-"""Traces for an OpenTelemetry collector: one for each run, sent as OTLP over HTTP.
+"""Traces for an OpenTelemetry collector: one for each run.
 
 A worker sends the spans of an attempt when the attempt ends. It makes them from the run's row, also if another worker
-held the run before. They are sent at most once, and are lost if the worker dies within seconds of the end: the store,
-the events and the log have everything that they show.
+held the run before. They are lost if the worker dies within seconds of the end: the store, the events and the log have
+everything that they show.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RunKey
-from worker.core.model.trace_ids import span_id, trace_id
 from worker.runtime.clock import Clock
-from worker.runtime.logs import logger, redacted_text
-from worker.telemetry.otlp import Post, attribute, nanoseconds
+from worker.runtime.logs import logger
 
-PATH: Final = "/v1/traces"
 SENT_EVERY_S: Final = 5.0
-WAITING_MAX: Final = 5_000  # spans; the oldest are dropped
-SENT_MAX: Final = 500  # spans of one request
-_INTERNAL, _CLIENT = 1, 3  # kinds of span
-_ERROR: Final = 2
+WAITING_MAX: Final = 2_000  # attempts, of up to three spans each; the oldest are dropped
+SENT_MAX: Final = 150  # attempts of one request
 
 _log = logger()
 
@@ -45,63 +40,25 @@ class FinishedAttempt:
     job: str
 
 
-def spans_of(attempt: FinishedAttempt) -> list[Mapping[str, Any]]:
-    """Return the spans of an attempt: the whole, its evaluation and, if one was started, its job."""
-    evaluated_until = attempt.started_at or attempt.ended_at
-    spans = [
-        _span(attempt, "attempt", attempt.began_at, attempt.ended_at, parent=""),
-        _span(attempt, "evaluate", attempt.began_at, evaluated_until),
-    ]
-    if attempt.started_at is not None:
-        spans.append(_span(attempt, "job", attempt.started_at, attempt.ended_at, kind=_CLIENT))
-    return spans
+# Sends the spans of attempts in one request. Raises `RetryLater`.
+SendSpans: TypeAlias = Callable[[Sequence[FinishedAttempt]], Awaitable[None]]
 
 
-def _span(
-    attempt: FinishedAttempt,
-    part: str,
-    begin: datetime,
-    end: datetime,
-    *,
-    parent: str = "attempt",
-    kind: int = _INTERNAL,
-) -> Mapping[str, Any]:
-    facts = {
-        "interlock.pipeline": str(attempt.key.pipeline),
-        "interlock.schedule": str(attempt.key.schedule),
-        "interlock.period": str(attempt.key.period),
-        "interlock.run.id": attempt.run_id,
-        "interlock.run.attempt": str(attempt.number),
-        "interlock.outcome": attempt.outcome,
-        "interlock.job.type": attempt.job_type,
-        "interlock.job.id": attempt.job,
-    }
-    has_failed = part != "evaluate" and attempt.has_failed
-    name = f"{part} {attempt.key.pipeline}" if part == "attempt" else part
-    return {
-        "traceId": trace_id(attempt.run_id),
-        "spanId": span_id(attempt.run_id, attempt.number, part),
-        **({"parentSpanId": span_id(attempt.run_id, attempt.number, parent)} if parent else {}),
-        "name": name,
-        "kind": kind,
-        "startTimeUnixNano": nanoseconds(begin),
-        "endTimeUnixNano": nanoseconds(max(begin, end)),
-        "attributes": [attribute(*fact) for fact in facts.items() if fact[1]],
-        **({"status": {"code": _ERROR, "message": redacted_text(attempt.reason)}} if has_failed else {}),
-    }
+class RunTraces:
+    """Keeps attempts until their spans are sent, within bounds."""
 
-
-class OtlpTraces:
-    """Keeps spans until they are sent, within bounds."""
-
-    def __init__(self, resource: Mapping[str, str], clock: Clock, post: Post) -> None:
-        self._resource, self._clock, self._post = resource, clock, post
-        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=WAITING_MAX)
+    def __init__(self, clock: Clock, send: SendSpans) -> None:
+        self._clock, self._send = clock, send
+        self._waiting: deque[FinishedAttempt] = deque()
+        self._dropped = 0
         self._is_refused = False
 
     def add(self, attempt: FinishedAttempt) -> None:
-        """Keep the spans of an attempt until they are sent."""
-        self._waiting.extend(spans_of(attempt))
+        """Keep an attempt until its spans are sent."""
+        if len(self._waiting) >= WAITING_MAX:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(attempt)
 
     async def run(self) -> None:
         """Send spans every few seconds, until cancelled."""
@@ -112,24 +69,18 @@ class OtlpTraces:
     async def send(self) -> None:
         """Send what waits. What the collector does not accept is tried again, and reported once."""
         while self._waiting:
-            spans = [self._waiting[number] for number in range(min(SENT_MAX, len(self._waiting)))]
+            attempts = [self._waiting[number] for number in range(min(SENT_MAX, len(self._waiting)))]
+            dropped_before = self._dropped
             try:
-                await self._post(self.body(spans))
+                await self._send(attempts)
             except RetryLater as error:
                 if not self._is_refused:
-                    _log.warning("traces.unsent", reason=str(error), spans=len(self._waiting))
+                    _log.warning("traces.unsent", reason=str(error), attempts=len(self._waiting))
                 self._is_refused = True
                 return
-            self._is_refused = False
-            for _ in spans:
+            # Those that were dropped meanwhile were the first of those that were sent.
+            for _ in range(max(0, len(attempts) - (self._dropped - dropped_before))):
                 self._waiting.popleft()
-
-    def body(self, spans: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        return {
-            "resourceSpans": [
-                {
-                    "resource": {"attributes": [attribute(*each) for each in self._resource.items()]},
-                    "scopeSpans": [{"scope": {"name": "interlock"}, "spans": spans}],
-                }
-            ]
-        }
+            if self._is_refused:
+                _log.info("traces.sent", dropped=self._dropped)
+                self._is_refused, self._dropped = False, 0

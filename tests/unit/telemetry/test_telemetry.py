@@ -1,22 +1,23 @@
 """What is measured, and the three forms in which it leaves the worker."""
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.clock.manual import ManualClock
+from tests.support.otlp import metrics_sent
 from worker.core.errors import RetryLater
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import BOUNDS_S, MEANINGS, Meters, Metric, MetricKind
-from worker.telemetry.otlp import OtlpMetrics, named_values, resource_of
+from worker.telemetry.otlp.metrics import ReportedTotals, report_of
 from worker.telemetry.prometheus import page
 from worker.telemetry.reporting import LoopLag, MetricReporter
 
 NOW = datetime(2027, 3, 22, 6, 0, tzinfo=UTC)
+RESOURCE = Resource({"service.name": "orders"})
 
 
 def test_every_metric_has_a_meaning() -> None:
@@ -90,7 +91,7 @@ def test_a_histogram_counts_values_by_their_bounds_on_the_page_and_for_a_collect
 
     [family] = [each for each in text_string_to_metric_families(page(meters)) if each.type == "histogram"]
     on_page = {sample.labels.get("le", sample.name): sample.value for sample in family.samples}
-    sent = _metric(OtlpMetrics(meters, {}, NOW, _refuse).body(NOW), "interlock_store_call_seconds")
+    sent = metrics_sent(report_of(meters, RESOURCE, ReportedTotals(NOW), NOW).data)["interlock_store_call_seconds"]
     [point] = sent["histogram"]["dataPoints"]
 
     assert [on_page[bound] for bound in ("0.005", "0.01", "2.5", "5.0", "+Inf")] == [1, 2, 2, 3, 4]
@@ -114,34 +115,42 @@ def test_the_log_has_the_largest_value_of_a_histogram_since_the_line_before() ->
     assert [json.loads(line)["StoreCallSeconds"] for line in lines] == [2.5, 0.1]
 
 
-def test_two_workers_of_a_service_are_two_resources() -> None:
-    first, second = (resource_of("orders", instance, {"service.namespace": "data"}) for instance in ("a-1", "b-1"))
-
-    assert first != second
-    assert first["service.name"] == second["service.name"] == "orders"
-    sent = OtlpMetrics(Meters(), first, NOW, _refuse).body(NOW)["resourceMetrics"][0]["resource"]["attributes"]
-    assert {each["key"]: each["value"]["stringValue"] for each in sent} == first
-
-
-def test_standard_variables_of_opentelemetry_are_read_as_it_defines_them() -> None:
-    assert named_values("a=b, c = d%20e ,") == {"a": "b", "c": "d e"}
-    with pytest.raises(ValueError, match=r"^part 2 is not name=value; separate the parts by commas$"):
-        named_values("a=b,token")
-
-
 def test_a_collector_gets_totals_so_that_a_lost_report_loses_nothing() -> None:
     meters = Meters()
-    otlp = OtlpMetrics(meters, {"service.name": "orders"}, NOW, _refuse)
     meters.add(Metric.RUNS_STARTED, 3)
-    otlp.body(NOW)
+    report_of(meters, RESOURCE, ReportedTotals(NOW), NOW)
 
     meters.add(Metric.RUNS_STARTED, 1)
-    sent = _metric(otlp.body(NOW), "interlock_runs_started_total")
+    later = NOW + timedelta(minutes=1)
+    sent = metrics_sent(report_of(meters, RESOURCE, ReportedTotals(NOW), later).data)["interlock_runs_started_total"][
+        "sum"
+    ]
 
-    assert sent["sum"]["isMonotonic"]
-    assert sent["sum"]["aggregationTemporality"] == 2
-    assert sent["sum"]["dataPoints"][0]["asDouble"] == 4
-    assert sent["sum"]["dataPoints"][0]["timeUnixNano"] == "1805695200000000000"
+    assert sent["isMonotonic"]
+    assert sent["aggregationTemporality"] == "AGGREGATION_TEMPORALITY_CUMULATIVE"
+    assert sent["dataPoints"][0]["asDouble"] == 4
+    assert sent["dataPoints"][0]["startTimeUnixNano"] == "1805695200000000000"
+    assert sent["dataPoints"][0]["timeUnixNano"] == "1805695260000000000"
+
+
+def test_a_collector_that_wants_differences_gets_what_came_after_the_report_before() -> None:
+    meters = Meters()
+    meters.add(Metric.RUNS_STARTED, 3)
+    meters.observe(Metric.STORE_CALL, 2.0, "get")
+    meters.watch(Metric.RUNS_HELD, lambda: {"": 7.0})
+    first = report_of(meters, RESOURCE, ReportedTotals(NOW), NOW, since=ReportedTotals(NOW))
+    meters.add(Metric.RUNS_STARTED, 1)
+    meters.observe(Metric.STORE_CALL, 4.0, "get")
+
+    later = NOW + timedelta(minutes=1)
+    sent = metrics_sent(report_of(meters, RESOURCE, ReportedTotals(NOW), later, since=first.totals).data)
+
+    [point] = sent["interlock_runs_started_total"]["sum"]["dataPoints"]
+    [calls] = sent["interlock_store_call_seconds"]["histogram"]["dataPoints"]
+    assert sent["interlock_runs_started_total"]["sum"]["aggregationTemporality"] == "AGGREGATION_TEMPORALITY_DELTA"
+    assert (point["asDouble"], point["startTimeUnixNano"]) == (1, "1805695200000000000")
+    assert (calls["count"], calls["sum"], sum(map(int, calls["bucketCounts"]))) == ("1", 4.0, 1)
+    assert sent["interlock_runs_held"]["gauge"]["dataPoints"][0]["asDouble"] == 7
 
 
 def test_the_loop_is_late_while_something_holds_it() -> None:
@@ -157,8 +166,7 @@ def test_the_loop_is_late_while_something_holds_it() -> None:
 async def test_a_collector_that_does_not_answer_stops_nothing() -> None:
     clock, meters, lines = ManualClock(NOW), Meters(), list[str]()
     embedded = EmbeddedMetrics(meters, "orders", lines.append)
-    collector = OtlpMetrics(meters, {"service.name": "orders"}, NOW, _refuse)
-    reporting = MetricReporter(meters, clock, is_at_work=lambda: True, embedded=embedded, collector=collector)
+    reporting = MetricReporter(meters, clock, is_at_work=lambda: True, embedded=embedded, collector=_refuse)
 
     await reporting.report()
     await reporting.report()
@@ -176,11 +184,5 @@ async def test_a_worker_that_is_not_at_work_has_no_heartbeat() -> None:
     assert json.loads(lines[0])["Heartbeat"] == 0
 
 
-async def _refuse(_: Mapping[str, Any]) -> None:
+async def _refuse(_: datetime) -> None:
     raise RetryLater("the collector is away")
-
-
-def _metric(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
-    (found,) = [metric for metric in metrics if metric["name"] == name]
-    return found

@@ -1,20 +1,22 @@
 """The trace of a run: the same from every worker, and understood by the protocol's own definitions."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
 
 from tests.support.builders.values import a_run
 from tests.support.clock.manual import ManualClock
-from tests.support.otlp import decoded_metrics, decoded_spans
+from tests.support.otlp import attributes_of, spans_sent
 from worker.app.finished_attempts import finished_attempts
 from worker.core.errors import RetryLater
 from worker.core.model.trace_ids import span_id, trace_id, traceparent
 from worker.core.run.state import EarlierAttempt, Outcome, State
-from worker.telemetry.meters import Meters, Metric
-from worker.telemetry.otlp import OtlpMetrics
-from worker.telemetry.traces import SENT_MAX, WAITING_MAX, OtlpTraces, spans_of
+from worker.telemetry.otlp.spans import SpanMaker
+from worker.telemetry.traces import SENT_MAX, WAITING_MAX, FinishedAttempt, RunTraces
 
 NOW = datetime(2027, 3, 22, 6, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -37,20 +39,16 @@ DONE = replace(
 
 
 class Collector:
-    """Keeps what it is sent, while it accepts."""
+    """Keeps the attempts that it is sent, while it accepts."""
 
     def __init__(self) -> None:
-        self.bodies: list[Mapping[str, Any]] = []
+        self.batches: list[list[FinishedAttempt]] = []
         self.is_down = False
 
-    async def post(self, body: Mapping[str, Any]) -> None:
+    async def send(self, attempts: Sequence[FinishedAttempt]) -> None:
         if self.is_down:
             raise RetryLater("it does not answer")
-        self.bodies.append(body)
-
-    @property
-    def spans(self) -> list[dict[str, Any]]:
-        return [span for body in self.bodies for span in decoded_spans(body)]
+        self.batches.append(list(attempts))
 
 
 def test_each_attempt_is_finished_once() -> None:
@@ -67,25 +65,35 @@ def test_each_attempt_is_finished_once() -> None:
     assert found == [[], [1], [], [2], []]
 
 
-async def test_a_collector_understands_the_trace_of_a_run() -> None:
-    collector = Collector()
-    traces = OtlpTraces({"service.name": "orders"}, ManualClock(NOW), collector.post)
-    for before, run in ((POLLING, RETRIED), (RETRIED, DONE)):
-        for attempt in finished_attempts(before, run):
-            traces.add(attempt)
+def test_a_collector_understands_the_trace_of_a_run() -> None:
+    steps = ((POLLING, RETRIED), (RETRIED, DONE))
+    attempts = [each for before, run in steps for each in finished_attempts(before, run)]
 
-    await traces.send()
+    found = spans_sent(SpanMaker(Resource({"service.name": "orders"})).spans_of(attempts))
 
-    spans = collector.spans
+    spans = sorted(found, key=lambda span: (attributes_of(span)["interlock.run.attempt"], span["name"]))
     assert {span["traceId"] for span in spans} == {trace_id(DONE.run_id)}
     assert [span["name"].split()[0] for span in spans] == ["attempt", "evaluate", "job"] * 2
     failed, completed = spans[2], spans[5]
     assert failed["status"] == {"code": "STATUS_CODE_ERROR", "message": "exit code 3"}
-    assert "status" not in completed
+    assert attributes_of(failed)["error.type"] == "failed"
+    assert not completed["status"]
     assert failed["parentSpanId"] == spans[0]["spanId"]
     took = [int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]) for span in spans]
     assert [nanos // 60_000_000_000 for nanos in took] == [2, 1, 1, 3, 1, 2]
     assert traceparent(DONE.run_id, 2) == f"00-{completed['traceId']}-{completed['spanId']}-01"
+
+
+def test_the_sampler_of_the_standard_variables_decides_for_whole_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    [attempt] = finished_attempts(RETRIED, DONE)
+
+    spans = SpanMaker(Resource({})).spans_of([replace(attempt, run_id=f"r{number}") for number in range(100)])
+
+    traces = Counter(each["traceId"] for each in spans_sent(spans))
+    assert 20 < len(traces) < 80
+    assert set(traces.values()) == {3}
 
 
 def test_ids_depend_on_the_run_and_the_attempt_alone() -> None:
@@ -94,36 +102,45 @@ def test_ids_depend_on_the_run_and_the_attempt_alone() -> None:
     assert trace_id("r") != trace_id("s")
 
 
-async def test_spans_wait_within_a_bound_for_a_collector_that_does_not_answer() -> None:
+async def test_attempts_wait_within_a_bound_for_a_collector_that_does_not_answer() -> None:
     collector, [attempt] = Collector(), list(finished_attempts(RETRIED, DONE))
-    traces = OtlpTraces({}, ManualClock(NOW), collector.post)
+    traces = RunTraces(ManualClock(NOW), collector.send)
     collector.is_down = True
-    for _ in range(WAITING_MAX):
-        traces.add(attempt)
+    for number in range(WAITING_MAX + 10):
+        traces.add(replace(attempt, number=number))
     await traces.send()
     collector.is_down = False
 
     await traces.send()
     await traces.send()
 
-    assert sum(len(body["resourceSpans"][0]["scopeSpans"][0]["spans"]) for body in collector.bodies) == WAITING_MAX
-    assert all(len(body["resourceSpans"][0]["scopeSpans"][0]["spans"]) <= SENT_MAX for body in collector.bodies)
+    assert [each.number for batch in collector.batches for each in batch] == list(range(10, WAITING_MAX + 10))
+    assert max(map(len, collector.batches)) == SENT_MAX
+
+
+async def test_what_is_dropped_while_a_request_is_under_way_is_not_taken_for_what_was_sent() -> None:
+    [attempt] = finished_attempts(RETRIED, DONE)
+    sent: list[int] = []
+
+    async def send(attempts: Sequence[FinishedAttempt]) -> None:
+        if not sent:
+            for number in range(WAITING_MAX, WAITING_MAX + 5):
+                traces.add(replace(attempt, number=number))
+        sent.extend(each.number for each in attempts)
+
+    traces = RunTraces(ManualClock(NOW), send)
+    for number in range(WAITING_MAX):
+        traces.add(replace(attempt, number=number))
+
+    await traces.send()
+
+    assert sent == list(range(WAITING_MAX + 5))
 
 
 def test_a_run_whose_clock_was_set_back_has_no_span_that_ends_before_it_begins() -> None:
     [attempt] = finished_attempts(None, replace(DONE, since=NOW - MINUTE))
 
-    assert all(int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]) for span in spans_of(attempt))
+    spans = spans_sent(SpanMaker(Resource({})).spans_of([attempt]))
 
-
-async def test_a_collector_understands_the_metrics_too() -> None:
-    meters, collector = Meters(), Collector()
-    meters.add(Metric.RUNS_STARTED, 3)
-    meters.observe(Metric.JOB_DURATION, 4.0, "succeeded")
-
-    await OtlpMetrics(meters, {"service.name": "orders"}, NOW, collector.post).report(NOW)
-
-    [resource] = decoded_metrics(collector.bodies[0])["resourceMetrics"]
-    named = {metric["name"]: metric for metric in resource["scopeMetrics"][0]["metrics"]}
-    assert named["interlock_runs_started_total"]["sum"]["dataPoints"][0]["asDouble"] == 3
-    assert named["interlock_job_duration_seconds"]["histogram"]["dataPoints"][0]["count"] == "1"
+    assert len(spans) == 3
+    assert all(int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]) for span in spans)
