@@ -69,7 +69,8 @@ class Groups:
             alerts = await self._with.grouped.of(channel, event_type, COUNTED_MAX)
             if alerts:
                 severity = gravest(each.severity for each in alerts)
-                await self._with.post(channel, text.group(severity, [each.event for each in alerts]))
+                events = [each.event for each in alerts]
+                await self._with.post(channel, text.group(severity, events), events)
                 # The message is posted, so the rows must be dropped: otherwise the events would be posted again.
                 await self._with.tries.forever(lambda: self._with.grouped.drop(channel, alerts))
                 _log.info("group.told", channel=channel, type=event_type, count=len(alerts))

@@ -126,7 +126,7 @@ class ChatAlerts:
 
     async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str, claimed: Claimed) -> Open:
         face = _first_face(event, claimed.before)
-        posted = await self._with.post(channel, text.first_message(thread, face, self._with.pages))
+        posted = await self._with.post(channel, text.first_message(thread, face, self._with.pages), [event])
         is_ours = await self._with.tries.forever(
             lambda: self._with.threads.opened(
                 thread,
@@ -150,6 +150,7 @@ class ChatAlerts:
             await self._with.post(
                 seen.channel,
                 text.alert(event, self._with.pages),
+                [event],
                 lane=seen.routed_to,
                 thread=seen.timestamp,
                 is_broadcast=is_broadcast,

@@ -195,7 +195,7 @@ class CronStarts:
 
     async def _is_settled(self, version: Version, timed: Timed, fire: Fire, *, is_current: bool) -> bool:
         key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
-        wanted = RunTriggered(key=key, birth=self._engine.new_run(version), origin=Origin.CRON)
+        wanted = RunTriggered(key=key, birth=self._engine.new_run(version), origin=Origin.CRON, due_at=fire.at)
         try:
             current = version if is_current else None
             return await self._engine.handle(key, wanted, current=current) is Handled.SETTLED

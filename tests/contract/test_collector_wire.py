@@ -146,7 +146,7 @@ async def test_no_header_and_no_address_is_in_any_line(
 
 async def test_a_collector_that_hangs_costs_one_thread_and_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with _silent() as address:
-        collector = opened(monkeypatch, **{OTLP_ENDPOINT: address, "OTEL_EXPORTER_OTLP_TIMEOUT": "30"})
+        collector = opened(monkeypatch, **{OTLP_ENDPOINT: address, "OTEL_EXPORTER_OTLP_TIMEOUT": "2"})
         assert collector.report is not None
         threads = threading.active_count()
         with pytest.raises(TimeoutError):
@@ -157,6 +157,7 @@ async def test_a_collector_that_hangs_costs_one_thread_and_holds_up_nothing(monk
 
         assert threading.active_count() <= threads + 1
         assert all(thread.daemon for thread in threading.enumerate() if thread.name == "otlp-metrics")
+        collector.close()
 
 
 def test_a_collector_that_knows_only_grpc_gets_traces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
+import pytest
 import yaml
 
 from worker.telemetry.meters import Metric, MetricKind
@@ -14,6 +17,7 @@ from worker.telemetry.prometheus import name_of
 MONITORING: Final = Path(__file__).parents[2] / "deploy" / "monitoring"
 DASHBOARD: Final = cast("dict[str, Any]", json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8")))
 RULES: Final = cast("dict[str, Any]", yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text("utf-8")))
+PROMTOOL: Final = shutil.which("promtool")
 OF_HISTOGRAMS: Final = ("_bucket", "_sum", "_count")
 
 
@@ -74,3 +78,11 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
         assert place["x"] + place["w"] <= 24
         assert not cells & taken, panel["title"]
         taken |= cells
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed; Debian's package `prometheus` has it")
+def test_prometheus_accepts_the_rules_and_they_fire_when_they_should() -> None:
+    assert PROMTOOL is not None
+    for arguments in (["check", "rules", "prometheus-rules.yaml"], ["test", "rules", "prometheus-rules.test.yaml"]):
+        done = subprocess.run([PROMTOOL, *arguments], cwd=MONITORING, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -2,15 +2,21 @@
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 import pytest
 
+from consumers.alerts.groups import Groups
 from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.targets.queued_chat import QueuedChat
+from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.routes import event_in
 from consumers.outbox.severities import Severity
+from tests.scenario.test_alert_storms import told
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import on_virtual_time, run
 from tests.support.fakes.alert_targets import LOST, LOST_AFTER, FakeEndpoint, Ordered
@@ -18,6 +24,7 @@ from tests.support.fakes.remote_store import RandomFaults
 from tests.support.fakes.slack import UNAVAILABLE
 from tests.support.worlds.alert_targets import TargetsWorld
 from tests.support.worlds.alerts import AlertsWorld, an_event
+from worker.app.alert_targets import AlertTargets
 from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
@@ -303,6 +310,32 @@ async def test_what_a_worker_took_and_did_not_send_is_sent_by_another() -> None:
 
 
 @on_virtual_time
+async def test_a_worker_that_dies_after_a_target_accepted_loses_nothing_and_repeats_one_request() -> None:
+    world = TargetsWorld()
+    first = world.worker()
+    await first.take(FAILED)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(task()) for task in first.background_tasks.values()]
+
+        def die(_: Mapping[str, object]) -> Ordered:
+            for task in running:
+                task.cancel()  # the process is gone before it can record anything
+            return LOST_AFTER
+
+        for endpoint in endpoints(world):
+            endpoint.trouble = die
+    for endpoint in endpoints(world):
+        endpoint.trouble = lambda _body: None
+
+    await world.deliver(seconds=200)
+
+    assert len(world.pagerduty.notified) == 1
+    assert list(world.receiver.events) == ["e1"]
+    assert len(world.teams.requests) in {1, 2}
+    assert await world.waiting() == 0
+
+
+@on_virtual_time
 async def test_a_target_that_is_down_delays_no_other() -> None:
     world = TargetsWorld()
     world.pagerduty.trouble = lambda _body: Ordered(status=500)
@@ -356,31 +389,60 @@ def counted(world: TargetsWorld) -> dict[str, int]:
 
 @on_virtual_time
 async def test_a_minute_of_failures_on_four_workers_is_a_few_messages_and_holds_up_no_other_alert() -> None:
-    world = TargetsWorld()
+    world, chat = TargetsWorld(), AlertsWorld()
+    chat.clock, chat.slack.clock = world.clock, world.clock
+    world.tables, chat.tables = chat.tables, chat.tables
     other_at: dict[str, float] = {}
     sent_at = 0.0
 
-    async with world.running(WORKERS) as workers:
+    async with world.running(WORKERS) as workers, slack_from_queues(chat, workers) as chats:
+
+        async def take(number: int, event: Event) -> None:
+            await workers[number].take(event)
+            await chats[number].take(event)
+
         for number in range(STORM):
-            await workers[number % WORKERS].take(a_failure(number))
+            await take(number % WORKERS, a_failure(number))
             await world.clock.sleep(60 / STORM)
             if number == STORM // 2:
                 sent_at = world.clock.monotonic()
-                await workers[0].take(an_event("other", EventType.SLA_BREACH, version=1, pipeline="payments"))
+                await take(0, an_event("other", EventType.SLA_BREACH, version=1, pipeline="payments"))
         await world.clock.sleep(120)
 
     for name, endpoint in (("pagerduty", world.pagerduty), ("teams", world.teams), ("webhook", world.receiver)):
         other_at[name] = next(at for at, body in endpoint.requests if "payments" in str(body)) - sent_at
-    messages = [len(world.pagerduty.requests), len(world.teams.requests), len(world.receiver.requests)]
+    other_at["slack"] = next(said.at for said in chat.slack.messages if "payments" in said.text) - sent_at
+    messages = {
+        "pagerduty": len(world.pagerduty.requests),
+        "teams": len(world.teams.requests),
+        "webhook": len(world.receiver.requests),
+        "slack": len(chat.slack.messages),
+    }
     print(f"{STORM} failures: messages {messages}, the other alert after {other_at}")
-    assert counted(world) == dict.fromkeys(("pagerduty", "teams", "webhook"), STORM)
-    assert max(messages[:2]) <= 16
-    assert messages[2] <= 70
+    assert {**counted(world), "slack": told(chat.slack)} == dict.fromkeys(messages, STORM)
+    assert max(messages["pagerduty"], messages["teams"], messages["slack"]) <= 16
+    assert messages["webhook"] <= 70
     assert max(other_at.values()) < 10
-    assert [endpoint.refused_for_pace for endpoint in endpoints(world)] == [0, 0, 0]
+    assert [endpoint.refused_for_pace for endpoint in (*endpoints(world), chat.slack)] == [0, 0, 0, 0]
     assert world.receiver.repeats == 0
     assert await world.waiting() == 0
     assert not await GroupedAlerts(world.tables, "GROUPEDALERTS#TARGETS").groups()
+    assert not await GroupedAlerts(world.tables).groups()
+
+
+@asynccontextmanager
+async def slack_from_queues(chat: AlertsWorld, workers: list[AlertTargets]) -> AsyncGenerator[list[QueuedChat]]:
+    """Slack on the same workers, as where there are other targets: from a queue in the store, and in groups."""
+    chats: list[QueuedChat] = []
+    async with asyncio.TaskGroup() as tasks:
+        running: list[asyncio.Task[None]] = []
+        for worker in workers:
+            telling = chat.telling()
+            chats.append(worker.queued(ChatAlerts(telling).deliver))
+            running += [tasks.create_task(chats[-1].run()), tasks.create_task(Groups(telling).run())]
+        yield chats
+        for task in running:
+            task.cancel()
 
 
 @pytest.mark.parametrize("seed", range(3))

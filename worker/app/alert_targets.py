@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from consumers.alerts.measures import AlertMeasures
 from consumers.alerts.pace import Admission, SharedPace
 from consumers.alerts.probe import Reach
 from consumers.alerts.routing import OwnerOf, Routing, one_channel, read_routing, routing_of
@@ -182,6 +183,7 @@ def alert_targets(
     clock: Clock,
     routing: Routing,
     owner_of: OwnerOf,
+    measures: AlertMeasures | None = None,
 ) -> AlertTargets:
     """Wire the queues and senders of targets on a store."""
     rates = Rates(tables)
@@ -195,6 +197,7 @@ def alert_targets(
         pace=SharedPace(rates, clock, between=BETWEEN),
         tries=RetryPolicy(clock, tables.ping),
         clock=clock,
+        measures=measures or AlertMeasures(),
     )
     senders = {
         lane_of(name, owner): LaneSender(lane_of(name, owner), target, services)

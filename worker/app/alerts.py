@@ -7,6 +7,7 @@ from typing import Final
 
 from consumers.alerts.digest import Digests
 from consumers.alerts.groups import Groups
+from consumers.alerts.measures import AlertMeasures
 from consumers.alerts.pace import Admission, SharedPace
 from consumers.alerts.probe import Reach, always_reached, answering_probes
 from consumers.alerts.rate_limited_chat import RateLimitedChat
@@ -64,6 +65,7 @@ class AlertResources:
     reach: Reach = always_reached
     targets: Deliver | None = None
     dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])
+    measures: AlertMeasures = field(default_factory=AlertMeasures)
 
     async def to_all(self, event: Event) -> None:
         """Deliver an event to the targets, which store it, and then to Slack or as a line."""
@@ -90,6 +92,7 @@ async def open_alerting(
         clock=clock,
         routing=routing,
         owner_of=owners_of(PipelineVersions(tables)),
+        measures=plain.measures,
     )
     deliver, is_waiting = plain.deliver, plain.is_waiting
     tasks, handlers = {**plain.background_tasks, **others.background_tasks}, others.dead_letter_handlers
@@ -103,6 +106,7 @@ async def open_alerting(
         background_tasks=tasks,
         failures=lambda: plain.failures() + others.failures(),
         is_waiting=is_waiting,
+        measures=plain.measures,
         reach=reach,
         targets=others.take,
         dead_letter_handlers=handlers,
@@ -130,6 +134,7 @@ async def _over_slack(
         pages=tools.pages,
     )
     return AlertResources(
+        measures=telling.measures,
         deliver=ChatAlerts(telling).deliver,
         background_tasks={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,

@@ -209,6 +209,7 @@ class AwsPlatform:
                 self._job_events(hints, background_tasks),
             ),
             alert_failures=alerting.failures,
+            alert_measures=alerting.measures,
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:

@@ -11,7 +11,6 @@ from worker.core.model.probes import ProbeType
 from worker.engine.commits import Commits
 from worker.engine.dependency_index import DependencyIndex
 from worker.engine.engine import Engine
-from worker.engine.fact_log import OnCommit, ignore_commit
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.dependents import Dependents
@@ -42,6 +41,7 @@ from worker.store.repos.installation import InstallTime
 from worker.store.table import Tables
 from worker.targets.calls import Limits, Targets, alone
 from worker.targets.job_hints import JobHints
+from worker.targets.measures import Measures, NoMeasures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def build_engine(
     log: Log = to_nobody,
     boundary: Boundary = NO_BOUNDARY,
     callback_url: CallbackUrl = no_callback,
-    on_commit: OnCommit = ignore_commit,
+    measures: Measures | None = None,
     probe_runners: Mapping[ProbeType, ProbeRunner] | None = None,
     workers: Callable[[], int] = alone,
     hints: JobHints | None = None,
@@ -100,7 +100,8 @@ def build_engine(
         blocked=blocked,
         missing=MissingRules(tables, upstreams, clock),
     )
-    targets = Targets(clock, limits, log, workers=workers)
+    measures = measures or NoMeasures()
+    targets = Targets(clock, limits, log, workers=workers, count=measures.called)
     results = ProbeResults(tables, Prober(probe_runners or {}, targets), commits, standing, clock=clock, log=log)
     engine = Engine(
         tables,
@@ -121,7 +122,7 @@ def build_engine(
         callback_url=callback_url,
         hints=JobHints(frozenset(), clock) if hints is None else hints,
         workers=workers,
-        on_commit=on_commit,
+        measures=measures,
         upstreams=upstreams,
         blocked=blocked,
     )

@@ -18,7 +18,6 @@ from worker.config.roles import ALL_ROLES, Role
 from worker.config.settings import ReadingSettings
 from worker.core.model.pipeline import JobType
 from worker.core.model.probes import ProbeType
-from worker.engine.fact_log import OnCommit, ignore_commit
 from worker.jobs.callbacks import CallbackUrl, no_callback
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
@@ -34,6 +33,7 @@ from worker.runtime.logs import Log
 from worker.store.table import TableName, Tables
 from worker.targets.calls import Limits
 from worker.targets.job_hints import JobHints
+from worker.targets.measures import Measures, NoMeasures
 
 Readers: TypeAlias = Mapping[TableName, StreamConsumer | ShardedConsumer]
 # Wakes readers when there are changes for them, until cancelled.
@@ -88,7 +88,7 @@ class OutputDeps:
     callback_url: CallbackUrl = no_callback  # where jobs may report their end
     hints: JobHints | None = None  # about the ends of jobs; None: no events announce them
     log: Log = log_work
-    on_commit: OnCommit = ignore_commit
+    measures: Measures = field(default_factory=NoMeasures)
     on_job: OnJob = ignore_job  # receives what the jobs of the scheduler's lease did
     on_unexpected_error: OnUnexpectedError = log_unexpected_error
 

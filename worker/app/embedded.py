@@ -187,6 +187,7 @@ async def open_resources(
             "sweep-jobs": job_sweeper(targets.command, clock),
         },
         alert_failures=alerting.failures,
+        alert_measures=alerting.measures,
     )
 
 

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from consumers.alerts.measures import AlertMeasures
 from consumers.queues.consumer import QueueConsumer
 from worker.app.alerts import BackgroundTask, never_failed
 from worker.app.dependencies import WorkerDeps
@@ -22,6 +23,7 @@ class Resources:
     background_tasks: Mapping[str, BackgroundTask] = field(default_factory=dict[str, BackgroundTask])
     queues: Sequence[QueueConsumer] = ()
     alert_failures: Callable[[], int] = never_failed
+    alert_measures: AlertMeasures = field(default_factory=AlertMeasures)
 
 
 class Platform(Protocol):

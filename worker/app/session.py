@@ -1,7 +1,7 @@
 """Session wiring: what is created for each session, because nothing of it may outlive the session."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -55,6 +55,16 @@ class SessionWork:
         self._services: list[asyncio.Task[None]] = []
         self._parts: EngineComponents | None = None
         self.readers: Readers = {}
+        self._dead_letters: Mapping[str, int] = {}
+        self._may_watch: Callable[[], bool] = lambda: False
+
+    @property
+    def dead_letters_held(self) -> Mapping[str, int]:
+        """Return how many dead letters each source has; nothing if another worker runs the watchdog."""
+        return self._dead_letters if self._may_watch() else {}
+
+    def _note_dead_letters(self, held: Mapping[str, int]) -> None:
+        self._dead_letters = held
 
     @property
     def archive_lag_s(self) -> float | None:
@@ -93,7 +103,7 @@ class SessionWork:
             callback_url=deps.outputs.callback_url,
             hints=deps.outputs.hints,
             workers=lambda: max(1, len(member.peers.live_for(Role.ENGINE))),
-            on_commit=deps.outputs.on_commit,
+            measures=deps.outputs.measures,
             probe_runners={
                 kind: contain_probe_bugs(runner, self._boundary) for kind, runner in deps.outputs.probe_runners.items()
             },
@@ -180,11 +190,17 @@ class SessionWork:
         )
 
     def _watchdog(self, parts: EngineComponents, scope: JobScope) -> list[PeriodicTask]:
+        self._dead_letters, self._may_watch = {}, scope.may_act
+        watched = replace(
+            self._deps.sources.watchdog,
+            unheld_slices=self._unheld_slices,
+            note_dead_letters=self._note_dead_letters,
+        )
         watchdog = make_watchdog(
             self._tables,
             parts.engine,
             self._clock,
-            replace(self._deps.sources.watchdog, unheld_slices=self._unheld_slices),
+            watched,
             configs=parts.configs,
             watches=parts.watches,
             resync=parts.resync,

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 import aiohttp
 
+from consumers.alerts.measures import AlertMeasures
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import SOURCE, Deliver, Route
 from consumers.queues.consumer import QueueConsumer
@@ -150,17 +152,26 @@ class Telemetry:
     def conflicted(self) -> None:
         self.meters.add(Metric.COMMIT_CONFLICTS)
 
-    def committed(self, before: Run | None, run: Run) -> None:
+    def committed(self, before: Run | None, run: Run, caused_at: datetime | None = None) -> None:
         """Measure a change of a run."""
         if before is not None and (before.state, run.state) == (State.TRIGGERING, State.POLLING):
-            waited = (run.since - before.since).total_seconds()
-            self.meters.observe(Metric.START_DELAY, max(0.0, waited), run.job_type or "")
+            for metric, since in ((Metric.START_DELAY, caused_at or before.since), (Metric.JOB_SUBMIT, before.since)):
+                self.meters.observe(metric, max(0.0, (run.since - since).total_seconds()), run.job_type or "")
         for attempt in finished_attempts(before, run):
             if attempt.started_at is not None:
                 took = (attempt.ended_at - attempt.started_at).total_seconds()
                 self.meters.observe(Metric.JOB_DURATION, max(0.0, took), attempt.outcome)
             if self._traces is not None:
                 self._traces.add(attempt)
+
+    def evaluated(self, result: str, seconds: float) -> None:
+        self.meters.observe(Metric.EVALUATION, seconds, result)
+
+    def called(self, target: str, action: str, *, is_throttled: bool) -> None:
+        """Count a call of a target."""
+        self.meters.add(Metric.TARGET_CALLS, label=f"{target} {action}")
+        if is_throttled:
+            self.meters.add(Metric.TARGET_THROTTLES, label=f"{target} {action}")
 
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:
@@ -180,6 +191,7 @@ class Telemetry:
         queues: Sequence[QueueConsumer],
         needs_session: bool,
         alert_failures: Callable[[], int],
+        alert_measures: AlertMeasures | None = None,
     ) -> None:
         """Serve health, if the settings give an address. Raises `ConfigError` if it is not available.
 
@@ -187,6 +199,9 @@ class Telemetry:
         """
         self._queues, self._needs_session = queues, needs_session
         self.meters.watch(Metric.ALERT_FAILURES, lambda: {"": alert_failures()})
+        if alert_measures is not None:
+            alert_measures.observe = self._delivered
+            self.meters.watch(Metric.ALERTS_QUEUED, lambda: alert_measures.queued)
         embedded = EmbeddedMetrics(self.meters, self._settings.service, self._write)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(POST_S)))
         self._reporting = MetricReporter(
@@ -311,6 +326,7 @@ class Telemetry:
             meters.watch(metric, partial(self._total, metric))
         meters.watch(Metric.QUEUE_MESSAGES, lambda: {queue.name: queue.counts.done for queue in self._queues})
         meters.watch(Metric.DEAD_LETTERS, self._dead_letters)
+        meters.watch(Metric.DEAD_LETTERS_HELD, self._dead_letters_held)
         meters.watch(Metric.ARCHIVE_LAG, self._archive_lag)
 
     def _behind(self, *, is_relay: bool) -> Mapping[str, float]:
@@ -329,6 +345,12 @@ class Telemetry:
             for metric, count in zip(COUNTED_BY_READERS, (counts.received, counts.parked + counts.failed), strict=True):
                 totals[metric, reader.name] = totals.get((metric, reader.name), 0) + count
         return totals
+
+    def _delivered(self, target: str, seconds: float) -> None:
+        self.meters.observe(Metric.ALERT_DELIVERY, seconds, target)
+
+    def _dead_letters_held(self) -> Mapping[str, float]:
+        return {} if self._session is None else self._session.dead_letters_held
 
     def _dead_letters(self) -> Mapping[str, float]:
         return {**self._total(Metric.RECORDS_PARKED), **{each.name: each.counts.parked for each in self._queues}}

@@ -86,6 +86,7 @@ class Worker:
                 queues=resources.queues,
                 needs_session=self._needs_session,
                 alert_failures=resources.alert_failures,
+                alert_measures=resources.alert_measures,
             )
             resources = await self._with_archive(stack, await self._with_web(stack, resources))
             gc_tuning.freeze_startup_objects()
@@ -131,7 +132,7 @@ class Worker:
         routes = [*deps.outputs.routes, counting(self._telemetry.told)]
         store, outputs = (
             replace(deps.store, tables=tables),
-            replace(deps.outputs, routes=routes, on_commit=self._telemetry.committed, on_job=self._telemetry.job_told),
+            replace(deps.outputs, routes=routes, measures=self._telemetry, on_job=self._telemetry.job_told),
         )
         return replace(resources, deps=replace(deps, store=store, outputs=outputs))
 

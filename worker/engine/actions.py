@@ -119,6 +119,8 @@ class JobActions:
                 if waited_s > WAITED_MAX_S and (why := await objection()):
                     return port.Refused(FailureCategory.TRANSIENT, why)
                 answer = await _answered(runner, request, traits)
+                is_throttled = isinstance(answer, port.Refused) and answer.is_throttled
+                self._targets.count(target, Urgency.START, is_throttled=is_throttled)
                 _tell(breaker, answer, traits)
                 return answer
         except TargetClosed as closed:

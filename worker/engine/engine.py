@@ -31,6 +31,7 @@ from worker.core.run.facts import (
     NewRun,
     RulesHeld,
     RulesNotHeld,
+    RunTriggered,
     StopPending,
     TimerFired,
     UpstreamsNotMet,
@@ -45,7 +46,7 @@ from worker.engine.decisions import Decided, DecidedDryRun, Decisions
 from worker.engine.dispatcher import ActionDispatcher
 from worker.engine.dry_runs import DryRunEngine
 from worker.engine.evaluations import Evaluations
-from worker.engine.fact_log import FactLog, OnCommit, ignore_commit
+from worker.engine.fact_log import FactLog
 from worker.engine.incidents import CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.probe_results import ProbeResults
@@ -74,6 +75,7 @@ from worker.targets.calls import Targets
 from worker.targets.job_durations import Durations
 from worker.targets.job_ends import JobEnds
 from worker.targets.job_hints import JobHints
+from worker.targets.measures import Measures, NoMeasures, StartCauses
 
 # How long the judgement of a deadline waits for the target's answer about a job that may just have ended.
 POLL_PATIENCE: Final = timedelta(seconds=10)
@@ -89,6 +91,7 @@ LOOKED_AT_WITHIN: Final = timedelta(minutes=1)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
 # Facts that change something only if a time was reached, or that hold a rule's result at a time.
+STARTED: Final = (State.TRIGGERING, State.POLLING)
 TIMED: Final = (TimerFired, JobRunning, JobStatusUnknown, RulesHeld, RulesNotHeld, UpstreamsNotMet, StopPending)
 
 
@@ -123,7 +126,7 @@ class Engine:
         callback_url: CallbackUrl,
         hints: JobHints,
         workers: Callable[[], int],
-        on_commit: OnCommit = ignore_commit,
+        measures: Measures | None = None,
         upstreams: UpstreamReader,
         blocked: BlockedRunReader,
     ) -> None:
@@ -135,7 +138,8 @@ class Engine:
         self._adopted: UrgencyQueue[RunKey] = UrgencyQueue()  # not looked at yet
         self._looks, self._adopted_s = asyncio.Semaphore(LOOKS_AT_ONCE), clock.monotonic()
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
-        self._fact_log, self._on_commit = FactLog(log, session), on_commit
+        self._fact_log, self._measures = FactLog(log, session), measures or NoMeasures()
+        self._causes = StartCauses()
         self._corrupt_runs = CorruptRunReporter(commits, clock, log)
         self._tasks = RunTasks(
             tasks, standing, timers, clock, corrupt_runs=self._corrupt_runs, boundary=boundary, log=log
@@ -165,6 +169,8 @@ class Engine:
             upstreams=upstreams,
             confirm=self._probes.confirm,
             may_judge_time=standing.may_judge_time,
+            measures=self._measures,
+            causes=self._causes,
         )
         self._decisions = Decisions(
             tables,
@@ -246,12 +252,15 @@ class Engine:
             self._fact_log.ignored(key, fact, answer.reason)
         return Handled.SETTLED
 
-    def request_evaluation(self, kind: RowKind, key: RunKey) -> None:
-        """Request an evaluation of a waiting run or dry run, whichever worker holds it."""
+    def request_evaluation(self, kind: RowKind, key: RunKey, caused_at: datetime | None = None) -> None:
+        """Request an evaluation of a waiting run or dry run, whichever worker holds it.
+
+        `caused_at` is when what asks for it happened, such as the write of a sensor.
+        """
         if kind is RowKind.DRY_RUN:
             self._dry_runs.request_evaluation(key)
         else:
-            self._evaluations.request(key)
+            self._evaluations.request(key, caused_at)
 
     def spawn_probe(self, name: str, work: Work) -> None:
         """Send a probe in a task of its own, unless this session is lost. A failure affects nothing else."""
@@ -324,7 +333,12 @@ class Engine:
                 self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
         self._fact_log.decided(key, fact, decided.decision, run)
         if run is not None:
-            self._on_commit(decided.before, run)
+            is_started = decided.before is not None and (decided.before.state, run.state) == STARTED
+            self._measures.committed(decided.before, run, self._causes.take(key) if is_started else None)
+            if isinstance(fact, RunTriggered) and fact.caused_at is not None:
+                # A run that is created with its start was evaluated before; any other one will be.
+                note = self._causes.hold if run.state is State.TRIGGERING else self._causes.note
+                note(key, fact.caused_at)
         handled = Handled.HELD_BACK if decided.decision.is_held_back else Handled.SETTLED
         if until := decided.decision.held_back_until:
             self._pauses.note(key.pipeline, until)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from worker.config.versions import PipelineVersions
+from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
@@ -37,6 +38,13 @@ from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
+from worker.targets.measures import Measures, StartCauses
+
+RESULTS: Final[Mapping[type[Evaluated], str]] = {
+    RulesHeld: "held",
+    RulesNotHeld: "not held",
+    UpstreamsNotMet: "upstreams not complete",
+}
 
 DATED_MAX: Final = 20_000
 
@@ -175,15 +183,19 @@ class Evaluations:
         upstreams: UpstreamReader,
         confirm: Confirm,
         may_judge_time: Callable[[], bool],
+        measures: Measures,
+        causes: StartCauses,
     ) -> None:
         self._confirm, self._may_judge_time = confirm, may_judge_time
+        self._measures, self._causes = measures, causes
         self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables, clock), configs
         self._upstreams, self._readiness = upstreams, ReadinessNotes(tables, clock)
         self._held, self._clock, self._handle = held, clock, handle
         self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
 
-    def request(self, key: RunKey) -> None:
+    def request(self, key: RunKey, caused_at: datetime | None = None) -> None:
         """Request an evaluation of the run if it is waiting, whichever worker holds it."""
+        self._causes.note(key, caused_at or self._clock.now())
         self._requests.add(key)
 
     async def before_creation(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> RulesHeld | None:
@@ -194,7 +206,9 @@ class Evaluations:
         """
         if schedule.after or pipeline.probes or not self._may_judge_time() or not self._readiness.was_ready(run.key):
             return None
+        began = self._clock.monotonic()
         fact = await self._evaluated(run, pipeline, schedule, {})
+        self._measures.evaluated(RESULTS[type(fact)], self._clock.monotonic() - began)
         return fact if isinstance(fact, RulesHeld) else None
 
     async def _evaluate(self, key: RunKey) -> None:
@@ -202,13 +216,22 @@ class Evaluations:
         if run is None or run.state is not State.EVALUATING:
             # Another worker may have returned it to waiting since this worker last saw it.
             run = await self._runs.load_active(key)
+        caused_at, began = self._causes.begin(key, self._clock.now()), self._clock.monotonic()
         if run is None or run.state is not State.EVALUATING:
             return
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
             # The row was committed before anything is read, so no change of a sensor or an upstream is missed.
-            fact = self._readiness.in_commit(key, await self._fact(run, version.pipeline, schedule))
+            try:
+                found = await self._fact(run, version.pipeline, schedule)
+            except RetryLater:
+                self._causes.note(key, caused_at)  # it is evaluated again, for the same cause
+                raise
+            self._measures.evaluated(RESULTS[type(found)], self._clock.monotonic() - began)
+            if isinstance(found, RulesHeld):
+                self._causes.hold(key, caused_at)
+            fact = self._readiness.in_commit(key, found)
             await self._handle(key, fact, run)
             await self._readiness.note(key, fact)
 

@@ -4,22 +4,12 @@ The lines of all workers together tell a run's story without the store: each nam
 state that it is in now, why, and the session that decided.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.run.decision import Decision
 from worker.core.run.effects import EvaluateNow, PollNow
 from worker.core.run.facts import Fact, TimerFired
 from worker.core.run.state import Run, job_id
 from worker.runtime.logs import Log
-
-# Is called after each decision about a run was committed, with the run before and after it.
-OnCommit: TypeAlias = Callable[[Run | None, Run], None]
-
-
-def ignore_commit(_before: Run | None, _run: Run) -> None:
-    pass
 
 
 class FactLog:

@@ -88,6 +88,8 @@ class StartRequest:
 class TargetDown(RetryLater):
     """Signals that the target did not answer or was too busy: other calls to it would fail too."""
 
+    is_throttled = False  # it said that it gets too many calls
+
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Refused:
     message: str
     retry_after: timedelta | None = None
     is_final: bool = False
+    is_throttled: bool = False  # the target said that it gets too many calls; only counted
 
 
 @dataclass(frozen=True, slots=True)

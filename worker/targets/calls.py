@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from worker.core.model.pipeline import Job, JobType
@@ -53,6 +53,16 @@ def _host(url: str) -> str:
         return ""  # an invalid URL: the runner rejects it and gives the reason
 
 
+class CountCall(Protocol):
+    """Counts a call of a target by its kind and action."""
+
+    def __call__(self, target: str, action: str, /, *, is_throttled: bool) -> None: ...
+
+
+def _uncounted(_target: str, _action: str, /, *, is_throttled: bool) -> None:
+    pass
+
+
 def alone() -> int:
     return 1
 
@@ -67,8 +77,10 @@ class Targets:
         log: Log = to_nobody,
         *,
         workers: Callable[[], int] = alone,
+        count: CountCall = _uncounted,
     ) -> None:
         self._clock, self._limits, self._log, self._workers = clock, limits or Limits(), log, workers
+        self._count = count
         self._in_all = asyncio.Semaphore(self._limits.in_all)
         self._gates: dict[str, _Gate] = {}
 
@@ -96,6 +108,7 @@ class Targets:
                 self._workers()
             )  # before the priority gate: a start must not wait behind it
         async with self.turn(target, urgency) as breaker:
+            is_throttled = False
             try:
                 async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
                     answer = await work()
@@ -103,10 +116,17 @@ class Targets:
                 breaker.failed(_SILENT)
                 raise TargetDown(_SILENT) from problem
             except TargetDown as problem:
+                is_throttled = problem.is_throttled
                 breaker.failed(str(problem))
                 raise
+            finally:
+                self.count(target, urgency, is_throttled=is_throttled)
             breaker.answered()
             return answer
+
+    def count(self, target: str, urgency: Urgency, *, is_throttled: bool) -> None:
+        """Count a call that was made in a turn of the target."""
+        self._count(target.partition(":")[0], urgency.name.lower(), is_throttled=is_throttled)
 
     def closed_for(self, target: str) -> timedelta:
         """Return how long the circuit breaker has rejected calls to the target, zero if it does not."""

@@ -68,8 +68,8 @@ def _histogram(text: str, label: str = "") -> Meaning:
     return Meaning(MetricKind.HISTOGRAM, Unit.SECONDS, text, label)
 
 
-def _number(text: str) -> Meaning:
-    return Meaning(MetricKind.GAUGE, Unit.COUNT, text)
+def _number(text: str, label: str = "") -> Meaning:
+    return Meaning(MetricKind.GAUGE, Unit.COUNT, text, label)
 
 
 class Metric(Enum):
@@ -83,6 +83,8 @@ class Metric(Enum):
     EVENTS_PUBLISHED = "EventsPublished"
     QUEUE_MESSAGES = "QueueMessages"
     ALERT_FAILURES = "AlertFailures"
+    ALERTS_QUEUED = "AlertsQueued"
+    ALERT_DELIVERY = "AlertDeliverySeconds"
     LOG_LINES_LOST = "LogLinesLost"
     LOOP_LAG = "LoopLagSeconds"
     SESSIONS_LOST = "SessionsLost"
@@ -94,7 +96,11 @@ class Metric(Enum):
     RUNS_FAILED = "RunsFailed"
     RUNS_ENDED = "RunsEnded"
     START_DELAY = "StartDelaySeconds"
+    JOB_SUBMIT = "JobSubmitSeconds"
     JOB_DURATION = "JobDurationSeconds"
+    EVALUATION = "EvaluationSeconds"
+    TARGET_CALLS = "TargetCalls"
+    TARGET_THROTTLES = "TargetThrottles"
     SLA_VERDICTS = "SlaVerdicts"
     COMMIT_CONFLICTS = "CommitConflicts"
     STORE_CALL = "StoreCallSeconds"
@@ -102,6 +108,7 @@ class Metric(Enum):
     CHECK_FAILURES = "CheckFailures"
     CHECK_DURATION = "CheckDurationSeconds"
     CHECK_OVERRUNS = "CheckOverruns"
+    DEAD_LETTERS_HELD = "DeadLettersHeld"
     ARCHIVE_LAG = "ArchiveLagSeconds"
     HEARTBEAT = "Heartbeat"
 
@@ -119,6 +126,10 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.EVENTS_PUBLISHED: _counter("events sent to the bus or to a route"),
     Metric.QUEUE_MESSAGES: _counter("messages of a queue that were handled", "queue"),
     Metric.ALERT_FAILURES: _counter("failed tries to send an alert"),
+    Metric.ALERTS_QUEUED: _number(
+        "alerts that wait in the queue of a target, counted to 500 by the worker that sends them", "target"
+    ),
+    Metric.ALERT_DELIVERY: _histogram("from an event to its acceptance by Slack or another target", "target"),
     Metric.LOG_LINES_LOST: _counter("log lines that could not be written: the disk was full, or nobody read them"),
     Metric.LOOP_LAG: _seconds("the worst delay of the event loop since the last report"),
     Metric.SESSIONS_LOST: _counter("sessions of this worker that ended before it was stopped"),
@@ -129,8 +140,14 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.RUNS_STARTED: _counter("jobs started"),
     Metric.RUNS_FAILED: _counter("runs that failed"),
     Metric.RUNS_ENDED: _counter("runs that ended", "outcome"),
-    Metric.START_DELAY: _histogram("how long jobs waited for their start after their rules held", "job type"),
+    Metric.START_DELAY: _histogram(
+        "from the cron time or sensor that let a job start, or else its evaluation, to the started job", "job type"
+    ),
+    Metric.JOB_SUBMIT: _histogram("how long jobs waited for their start after their rules held", "job type"),
     Metric.JOB_DURATION: _histogram("how long jobs took, from their start to the end that Interlock saw", "outcome"),
+    Metric.EVALUATION: _histogram("how long an evaluation of a run's rules took, with its reads", "result"),
+    Metric.TARGET_CALLS: _counter("calls of jobs' and probes' targets", "target and action"),
+    Metric.TARGET_THROTTLES: _counter("calls that a target refused because it gets too many", "target and action"),
     Metric.SLA_VERDICTS: _counter("deadlines that were judged or waived", "verdict"),
     Metric.COMMIT_CONFLICTS: _counter("commits refused because a row had changed; they are decided again"),
     Metric.STORE_CALL: _histogram("how long a call of the store took", "operation"),
@@ -138,6 +155,10 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.CHECK_FAILURES: _counter("watchdog checks that had a problem, and other failed tasks of its lease", "check"),
     Metric.CHECK_DURATION: _histogram("how long a watchdog check took", "check"),
     Metric.CHECK_OVERRUNS: _counter("turns that a watchdog check missed because it still ran", "check"),
+    Metric.DEAD_LETTERS_HELD: _number(
+        "dead letters that nobody has replayed or dropped, counted to 100 by the worker that runs the watchdog",
+        "stream or queue",
+    ),
     Metric.ARCHIVE_LAG: _seconds("how far the archive is behind, on the worker that writes it"),
     Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }

@@ -53,16 +53,20 @@ class QueuedChat:
     async def deliver_waiting(self) -> float:
         """Deliver what waits, and return in how many seconds to look again. Raises `RetryLater`."""
         if not await self._with.alerts.first(LANE, 1):
+            self._with.measures.waiting(LANE, 0)
             return LOOK_EVERY_S
         claimant = self._with.new_claimant()
         if not await self._is_claimed(claimant):
+            self._with.measures.waiting(LANE, None)
             return BUSY_S
         wait_s = LOOK_EVERY_S
         try:
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._renew(claimant), name="renew-claim")
                 while waiting := await self._with.alerts.first(LANE, PAGE):
+                    self._with.measures.waiting(LANE, len(waiting))
                     await self._deliver_all(waiting)
+                self._with.measures.waiting(LANE, 0)
                 renewing.cancel()
         except* _ClaimLost:
             wait_s = BUSY_S

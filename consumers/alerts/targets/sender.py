@@ -7,11 +7,12 @@ alert in the queue: the next worker sends it again, with the same id and subject
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final
 
 from consumers.alerts.groups import COUNTED_MAX, EVERY
+from consumers.alerts.measures import AlertMeasures
 from consumers.alerts.pace import WAIT_MAX, Admission, ChannelPace
 from consumers.alerts.targets.target import (
     SUBJECTS,
@@ -42,6 +43,7 @@ LOOK_EVERY_S: Final = 60.0  # for alerts that a crashed worker has left
 BUSY_S: Final = 2.0  # while another worker sends
 GATHER_S: Final = 5.0  # after the first event of a group, the others get this long to arrive
 RENEW_AFTER_S: Final = 20.0  # age of a claim; a wait for a turn and a call take less than the rest of its lifetime
+QUEUED_MAX: Final = 500  # counted for the metric
 WAIT_MAX_S: Final = 600.0  # limit for what a target asks for; then it is called again
 WHILE_DOWN: Final = Backoff(attempts_max=7, first_s=2.0, longest_s=60.0)
 
@@ -65,6 +67,7 @@ class TargetServices:
     tries: RetryPolicy
     clock: Clock
     while_down: Backoff = WHILE_DOWN
+    measures: AlertMeasures = field(default_factory=AlertMeasures)
     new_claimant: Callable[[], str] = lambda: token_hex(8)
 
     async def bury(self, lane: str, alert: WaitingAlert, reason: str) -> None:
@@ -104,12 +107,17 @@ class LaneSender:
     async def send_waiting(self) -> float:
         """Send what waits, and return in how many seconds to look again. Raises `RetryLater`."""
         if not await self._is_anything_waiting():
+            self._with.measures.waiting(self.lane, 0)
             return LOOK_EVERY_S
         claimant = self._with.new_claimant()
         if not await self._is_claimed(claimant):
+            self._with.measures.waiting(self.lane, None)
             return BUSY_S
         try:
-            return await self._send_all(claimant)
+            self._with.measures.waiting(self.lane, len(await self._with.alerts.first(self.lane, QUEUED_MAX)))
+            wait_s = await self._send_all(claimant)
+            self._with.measures.waiting(self.lane, 0)
+            return wait_s
         except AlertTargetBusy as busy:
             return min(max(busy.wait_s, BUSY_S), WAIT_MAX_S)
         except AlertTargetDown as down:
@@ -166,6 +174,7 @@ class LaneSender:
         else:
             # The target has them, so the rows must be dropped: otherwise they would be sent again.
             await self._with.tries.forever(lambda: self._with.alerts.drop(self.lane, waiting))
+            self._with.measures.accepted(self.lane, [each.event for each in notices], self._with.clock.now())
             _log.info("alert.sent", lane=self.lane, count=len(waiting), event_id=waiting[0].id)
 
     # --- In groups ----------------------------------------------------------------------------------------------------
@@ -194,6 +203,7 @@ class LaneSender:
             _log.error("alert.group_refused", lane=self.lane, type=event_type, reason=str(refused))
             return EVERY.total_seconds()
         await self._with.tries.forever(lambda: self._with.grouped.drop(self.lane, alerts))
+        self._with.measures.accepted(self.lane, events, self._with.clock.now())
         _log.info("alert.group_sent", lane=self.lane, type=event_type, count=len(alerts))
         return GATHER_S
 

@@ -22,22 +22,32 @@ ARCHIVE: Final = "archive"
 UnheldSlices: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
 CRON_SLICES: Final = "cron-slices"
 
+# Takes how many dead letters each source has, counted to `LETTERS_MAX`; also that a source has none any more.
+NoteDeadLetters: TypeAlias = Callable[[Mapping[str, int]], None]
+
+
+def unnoted(_held: Mapping[str, int]) -> None:
+    pass
+
+
 _NOTHING: Final[Sequence[Finding]] = ()
 
 
 class DeadLetterCheck:
     """Reports each source that has dead letters, until a person drops or replays them."""
 
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
+    def __init__(self, letters: DeadLetters, note: NoteDeadLetters) -> None:
+        self._letters, self._note = letters, note
 
     async def depth(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check gets the time
         parts: dict[str, str] = {}
+        held: dict[str, int] = {}
         for source in await self._letters.sources():
-            count = len(await self._letters.list(source, LETTERS_MAX))
+            count = held[source] = len(await self._letters.list(source, LETTERS_MAX))
             if count:
                 more = " or more" if count == LETTERS_MAX else ""
                 parts[f"dead-letters {source}"] = f"{count}{more} could not be handled; `interlock dlq list`"
+        self._note(held)
         if parts:
             raise Impaired(parts)
         return _NOTHING

@@ -19,7 +19,9 @@ from scheduler.watchdog.checks.health import (
     DeadLetterCheck,
     LagCheck,
     Lags,
+    NoteDeadLetters,
     UnheldSlices,
+    unnoted,
 )
 from scheduler.watchdog.checks.missed_starts import BeginChecks
 from scheduler.watchdog.checks.orphans import OrphanCheck, Poll
@@ -63,6 +65,7 @@ class Watched:
     repeat_after: timedelta | None = None
     archive: ArchiveProblem | None = None  # None: there is no archive to check
     unheld_slices: UnheldSlices | None = None  # of cron
+    note_dead_letters: NoteDeadLetters = unnoted
     patience: GracePeriods = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
     looks_once: bool = False  # there is only one pass: what is missing in it counts as lost
@@ -171,7 +174,7 @@ def _unwatched(damaged: Mapping[PipelineId, Rejected]) -> dict[str, str]:
 
 
 def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[WatchdogCheck]:
-    letters = DeadLetterCheck(DeadLetters(tables))
+    letters = DeadLetterCheck(DeadLetters(tables), watched.note_dead_letters)
     checks = [WatchdogCheck(name="dead-letters", look=letters.depth)]
     if watched.reader_lags is not None:
         checks.append(WatchdogCheck(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))

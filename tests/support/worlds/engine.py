@@ -47,6 +47,7 @@ from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeFeed, TableName, Tables, Write
 from worker.targets.calls import Limits, alone
 from worker.targets.job_hints import JobHints
+from worker.targets.measures import Measures, NoMeasures
 
 ORDERS = PipelineId("orders")
 DAY = "2026-03-03"  # of NOON
@@ -146,6 +147,7 @@ class World:
     read_to: dict[TableName, int] = field(default_factory=dict[TableName, int])
     dead_letters: list[str] = field(default_factory=list[str])
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    measures: Measures = field(default_factory=NoMeasures)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +232,7 @@ class World:
                 hints=hints,
                 workers=workers,
                 probe_runners=dict.fromkeys(ProbeType, self.probes),
+                measures=self.measures,
             )
             tasks.create_task(parts.engine.run(), name="timers")
             tasks.create_task(parts.router.run(), name="pauses")

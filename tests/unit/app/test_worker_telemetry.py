@@ -141,14 +141,14 @@ async def test_how_far_readers_are_behind_is_measured_for_facts_and_for_events_a
         reader.backlog.take("1", NOON - timedelta(seconds=10 * number))
         reader.counts.received, reader.counts.parked = 5 * number, number
 
-    with told.watching(
-        cast("SessionWork", SimpleNamespace(readers=readers, runs_held=3, archive_lag_s=None)), cast("Member", None)
-    ):
+    session = SimpleNamespace(readers=readers, runs_held=3, archive_lag_s=None, dead_letters_held={"feed.control": 2})
+    with told.watching(cast("SessionWork", session), cast("Member", None)):
         measured = {(each.metric, each.label): each.value for each in told.meters.samples()}
     afterwards = {(each.metric, each.label): each.value for each in told.meters.samples()}
 
     assert measured[Metric.CONSUMER_LAG, "feed.control"] == 10
     assert measured[Metric.RELAY_LAG, "feed.events"] == 20
+    assert measured[Metric.DEAD_LETTERS_HELD, "feed.control"] == 2
     assert (Metric.RELAY_LAG, "feed.control") not in measured
     for seen in (measured, afterwards):
         assert (seen[Metric.RECORDS_READ, "feed.control"], seen[Metric.RECORDS_READ, "feed.events"]) == (5, 10)
@@ -162,8 +162,31 @@ def test_how_long_a_job_waited_for_its_start_is_measured_once_by_its_type() -> N
     running = replace(a_run(State.POLLING), since=starting.since + timedelta(seconds=4), job_type="glue")
 
     told.committed(None, starting)
-    told.committed(starting, running)
+    told.committed(starting, running, starting.since - timedelta(seconds=30))
     told.committed(running, replace(running, version=3))
 
-    [sample] = [each for each in told.meters.distributions() if each.metric is Metric.START_DELAY]
-    assert (sample.label, sum(sample.counts), sample.total) == ("glue", 1, 4.0)
+    found = {each.metric: (each.label, sum(each.counts), each.total) for each in told.meters.distributions()}
+    assert found == {Metric.START_DELAY: ("glue", 1, 34.0), Metric.JOB_SUBMIT: ("glue", 1, 4.0)}
+
+
+def test_a_start_whose_cause_another_worker_knows_counts_from_the_rules_that_held() -> None:
+    told = telemetry()
+    starting = a_run(State.TRIGGERING)
+
+    told.committed(starting, replace(a_run(State.POLLING), since=starting.since + timedelta(seconds=4)))
+
+    assert {each.total for each in told.meters.distributions()} == {4.0}
+
+
+def test_calls_of_targets_are_counted_by_target_and_action() -> None:
+    told = telemetry()
+
+    told.called("glue", "start", is_throttled=True)
+    told.called("glue", "poll", is_throttled=False)
+
+    counted = {(each.metric, each.label): each.value for each in told.meters.samples() if each.label}
+    assert counted == {
+        (Metric.TARGET_CALLS, "glue start"): 1,
+        (Metric.TARGET_CALLS, "glue poll"): 1,
+        (Metric.TARGET_THROTTLES, "glue start"): 1,
+    }

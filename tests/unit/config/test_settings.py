@@ -23,6 +23,10 @@ from worker.config.settings import (
     ON_LOSS,
     OTLP_ENDPOINT,
     OTLP_HEADERS,
+    OTLP_METRICS_ENDPOINT,
+    OTLP_METRICS_HEADERS,
+    OTLP_TRACES_ENDPOINT,
+    OTLP_TRACES_HEADERS,
     OWN_SECRETS,
     PAGERDUTY_KEY,
     POLLS,
@@ -178,6 +182,8 @@ def test_what_is_secret_is_not_shown_with_the_settings() -> None:
         SLACK_TOKEN: "xoxb-hidden-1",
         HEARTBEAT_URL: "https://beats.example/hidden-2",
         OTLP_ENDPOINT: "https://me:hidden-3@collector.example",
+        OTLP_TRACES_HEADERS: "authorization=hidden-9",
+        OTLP_METRICS_ENDPOINT: "https://collector.example/hidden-10",
         WEBHOOK_URL: "https://receiver.example/hidden-4",
         WEBHOOK_SECRET: "hidden-5",
         PAGERDUTY_KEY: "hidden-6 payments=hidden-7",
@@ -232,7 +238,8 @@ def test_a_setting_is_described_in_one_sentence_and_its_default_can_be_written(s
 
 def test_the_workers_own_credentials_are_the_secret_settings() -> None:
     targets = {WEBHOOK_URL, WEBHOOK_SECRET, PAGERDUTY_KEY, TEAMS_URL}
-    telemetry = {OTLP_ENDPOINT, OTLP_HEADERS}
+    endpoints = {OTLP_ENDPOINT, OTLP_TRACES_ENDPOINT, OTLP_METRICS_ENDPOINT}
+    telemetry = {*endpoints, OTLP_HEADERS, OTLP_TRACES_HEADERS, OTLP_METRICS_HEADERS}
     assert {SLACK_TOKEN, *targets, HEARTBEAT_URL, *telemetry, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
 
 

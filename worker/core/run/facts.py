@@ -61,8 +61,14 @@ class RunTriggered:
     origin: Origin
     signal: SensorSignal | None = None
     arrived_at: datetime | None = None  # when its first trigger sensor arrived: a relative deadline counts from here
+    due_at: datetime | None = None  # the cron time
     path: tuple[PipelineId, ...] = ()  # the pipelines that the cascade has passed through
     is_followed: bool = False  # as in `Run`
+
+    @property
+    def caused_at(self) -> datetime | None:
+        """Return when its cause happened: the cron time, or the write of its sensor; None if unknown."""
+        return self.due_at or (self.signal.written_at if self.signal else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

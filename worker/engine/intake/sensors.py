@@ -104,7 +104,7 @@ class SensorIntake:
             if is_trigger(schedule, said.key):
                 started |= await self._signal(version, schedule, said, seen, image_at)
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
-        await self._wake_waiting(version.pipeline, row.key, started)
+        await self._wake_waiting(version.pipeline, row.key, started, seen.written_at)
 
     async def _row(self, pipeline: Pipeline, seen: ObservedSensor) -> Sensor | None:
         if not seen.is_trait:
@@ -338,7 +338,9 @@ class SensorIntake:
 
     # --- the rules ----------------------------------------------------------------------------------------------------
 
-    async def _wake_waiting(self, pipeline: Pipeline, sensor_key: str, started: set[RunKey]) -> None:
+    async def _wake_waiting(
+        self, pipeline: Pipeline, sensor_key: str, started: set[RunKey], written_at: datetime | None
+    ) -> None:
         """Request evaluations of the waiting runs whose rules name the sensor.
 
         The runs that it just started are evaluated anyway.
@@ -351,15 +353,15 @@ class SensorIntake:
                 waiting = [RunKey(pipeline.id, schedule.id, found.period)]
             else:
                 waiting = await self._waiting(pipeline, schedule)
-            self._wake(pipeline, [key for key in waiting if key not in started])
+            self._wake(pipeline, [key for key in waiting if key not in started], written_at)
 
     async def wake_all(self, pipeline: Pipeline) -> None:
         for schedule in pipeline.schedules:
             self._wake(pipeline, await self._waiting(pipeline, schedule))
 
-    def _wake(self, pipeline: Pipeline, waiting: list[RunKey]) -> None:
+    def _wake(self, pipeline: Pipeline, waiting: list[RunKey], written_at: datetime | None = None) -> None:
         for key in waiting:
-            self._engine.request_evaluation(RowKind.TRIGGER, key)
+            self._engine.request_evaluation(RowKind.TRIGGER, key, written_at)
             if pipeline.dry_run:
                 self._engine.request_evaluation(RowKind.DRY_RUN, key)
 

@@ -70,9 +70,11 @@ class AwsTrouble(RetryLater):
     `code` is the service's own error code. It is empty if the service did not respond.
     """
 
-    def __init__(self, message: str, *, category: FailureCategory | None, code: str = "") -> None:
+    def __init__(
+        self, message: str, *, category: FailureCategory | None, code: str = "", is_throttled: bool = False
+    ) -> None:
         super().__init__(tidy(message))
-        self.category, self.code = category, code
+        self.category, self.code, self.is_throttled = category, code, is_throttled
 
 
 class AwsSilence(AwsTrouble, TargetDown):
@@ -95,15 +97,18 @@ def start_answer(problem: AwsTrouble | Rejected, secrets: Iterable[str] = ()) ->
     """Return the answer for a start that failed. Its message does not contain any of the `secrets`."""
     said = tidy(str(problem), secrets)
     category = problem.category if isinstance(problem, AwsTrouble) else FailureCategory.PERMANENT
-    return Unknown(said) if category is None else Refused(category, said)
+    if category is None:
+        return Unknown(said)
+    return Refused(category, said, is_throttled=isinstance(problem, AwsTrouble) and problem.is_throttled)
 
 
 def declined(code: str, message: str, what: str, *, status: int = 400) -> AwsTrouble:
     """Return the error for a response that contains an error code."""
     said = f"{what}: {code or status}: {message or 'no message'}"
     category = _category(code, status)
-    kind = AwsSilence if category is None or code in THROTTLED or status == 429 else AwsTrouble
-    return kind(said, category=category, code=code)
+    is_throttled = code in THROTTLED or status == 429
+    kind = AwsSilence if category is None or is_throttled else AwsTrouble
+    return kind(said, category=category, code=code, is_throttled=is_throttled)
 
 
 def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:

@@ -69,7 +69,7 @@ def _judge_answer(answer: HttpAnswer, address_key: str) -> HttpAnswer | Refused 
             FailureCategory.PERMANENT, f"{said}; it moved to {place}: put that into job.config.{address_key}"
         )
     if answer.status in _TURNED_AWAY or (answer.status == 503 and "Retry-After" in answer.headers):
-        return Refused(FailureCategory.TRANSIENT, said, retry_after(answer))
+        return Refused(FailureCategory.TRANSIENT, said, retry_after(answer), is_throttled=answer.status == 429)
     if answer.status == 409:
         hint = "an earlier request with this token may have started the job"
         return Refused(FailureCategory.PERMANENT, f"{hint}: {said}")
@@ -112,7 +112,11 @@ def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
 def useless(answer: HttpAnswer, said: str) -> RetryLater:
     """Return the error for an answer without a job status: `TargetDown` if its code means an outage."""
     is_down = answer.status >= 500 or answer.status in _TURNED_AWAY
-    return TargetDown(said) if is_down else RetryLater(said)
+    if not is_down:
+        return RetryLater(said)
+    down = TargetDown(said)
+    down.is_throttled = answer.status == 429
+    return down
 
 
 def judge_state(state: str, config: HttpConfig) -> JobStatus:
