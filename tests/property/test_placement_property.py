@@ -100,3 +100,18 @@ def test_the_death_of_one_moves_no_lease_of_another_beyond_the_usual(
 
     kept = {stake.lease for stake in stakes if stake.holder in survivors} - planned.moves.keys()
     assert not kept & planned.takes.keys()
+
+
+@given(stake_lists(weight_max=1), members, st.lists(st.integers(0, 20_000), min_size=6, max_size=6))
+def test_a_plan_by_load_comes_to_rest_too_and_leaves_no_one_out(
+    stakes: list[Stake], group: list[SessionId], runs: list[int]
+) -> None:
+    held = dict(zip(MEMBERS, runs, strict=True))
+    stakes = [replace(stake, holder=stake.holder if stake.holder in group else None) for stake in stakes]
+
+    for _ in range(2 * len(stakes) + 1):
+        stakes = applied(stakes, plan(stakes, group, held))
+
+    assert not plan(stakes, group, held).moves
+    counts = Counter(stake.holder for stake in stakes)
+    assert all(counts[member] >= len(stakes) // len(group) // 2 - 1 for member in group)

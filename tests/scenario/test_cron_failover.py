@@ -144,6 +144,7 @@ class CronGroup(WorkerGroup):
         super().__init__(shards=0)
         self.stations: dict[str, Station] = {}
         self.engines: dict[str, Engine] = {}
+        self.carries: dict[str, int] = {}  # runs that a worker says to hold, if not those that it does
 
     def join(self, name: str, *, is_old: bool = False) -> None:
         self.stations[name] = self.start(name, work=partial(self._work, name, is_old))
@@ -154,6 +155,7 @@ class CronGroup(WorkerGroup):
             runners = {JobType.COMMAND: FakeRunner()}
             parts = build_engine(self.store, runners, standing, self.clock, tasks, began_at=self.clock.now())
             self.engines[name] = parts.engine
+            member.pulse.measure = lambda: self.carries.get(name, len(parts.engine))
 
             def make(jobs: JobScheduler) -> CronStarts:
                 return CronStarts(self.store, parts.engine, parts.configs, self.clock, jobs=jobs)
@@ -180,6 +182,10 @@ class CronGroup(WorkerGroup):
             loaded = load_text(config).pipeline
             assert loaded is not None
             await deploy(self.store, loaded, self.clock)
+
+    async def slices_held(self) -> Counter[str]:
+        leases = (await self.leases(STREAM)).values()
+        return Counter(lease.owner.partition(".")[0] for lease in leases if lease.owner is not None)
 
     async def holder(self, pipeline: str = "orders") -> str:
         """The name of the worker that starts a pipeline's runs, by the row of its slice."""
@@ -250,14 +256,28 @@ async def test_workers_share_the_slices_and_so_the_runs() -> None:
         group.join(name)
     await group.clock.sleep(310)
 
-    owned = Counter(
-        owner.partition(".")[0] for lease in (await group.leases(STREAM)).values() if (owner := lease.owner)
-    )
-    assert owned == {"a": SLICES // 2, "b": SLICES // 2}
+    assert await group.slices_held() == {"a": SLICES // 2, "b": SLICES // 2}
     assert all([await periods_of(group.store, name) == minutes(5) for name in names])
     assert len(group.engines["a"]) + len(group.engines["b"]) == len(names)
     expected = Counter([await group.holder(name) for name in names])
     assert {name: len(engine) for name, engine in group.engines.items()} == expected
+    assert group.failures() == []
+
+
+@on_virtual_time
+async def test_a_worker_that_holds_many_runs_gets_fewer_slices_until_the_others_hold_as_many() -> None:
+    group = CronGroup()
+    await group.store.start()
+    group.carries["a"] = 2000
+    for name in ("a", "b"):
+        group.join(name)
+    await group.clock.sleep(240)
+    assert await group.slices_held() == {"a": 6, "b": 10}
+
+    group.carries["b"] = 1990
+    await group.clock.sleep(240)
+
+    assert await group.slices_held() == {"a": 8, "b": 8}
     assert group.failures() == []
 
 

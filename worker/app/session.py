@@ -117,6 +117,7 @@ class SessionWork:
         ]
         if Role.ENGINE in deps.roles:
             offers += self._run_engine(parts)
+            member.pulse.measure = lambda: self.runs_held
         for offer in offers:
             member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 

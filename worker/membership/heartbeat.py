@@ -1,6 +1,7 @@
 """Heartbeat: keeps a session alive, and with it every lease that the session holds."""
 
 import asyncio
+from collections.abc import Callable
 
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.membership.liveness import Timing
@@ -19,9 +20,12 @@ class Pulse:
         self._ticked_at = clock.monotonic()
         self.changes = 0  # raised when a lease was taken, asked for or released, so that others read the leases
         self.load = 0
+        self.measure: Callable[[], int] | None = None  # returns the load: the runs that this worker holds
 
     def tick(self) -> None:
         self._ticked_at = self._clock.monotonic()
+        if self.measure is not None:
+            self.load = self.measure()
 
     @property
     def is_stalled(self) -> bool:

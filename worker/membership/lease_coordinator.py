@@ -223,7 +223,8 @@ class LeaseKeeper:
         free: dict[LeaseId, tuple[int, float]] = {}
         for offer in self._offers.values():
             siblings = {lease.shard: lease for lease in leases if lease.stream == offer.stream}
-            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), self._peers.live_for(offer.duty))
+            members = self._peers.live_for(offer.duty)
+            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), members, self._peers.loads)
             for shard, taker in planned.takes.items():
                 lease = siblings[shard]
                 free[_id(lease)] = self._free_since(lease)

@@ -1,6 +1,7 @@
 """Peers: lists the live workers of the group, ends dead sessions, and answers the engine about both."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -67,6 +68,11 @@ class Peers:
     def live_for(self, duty: str) -> frozenset[SessionId]:
         """Return the live sessions that have a role."""
         return frozenset(id_ for id_ in self.live if self._listed[id_].does(duty))
+
+    @property
+    def loads(self) -> Mapping[SessionId, int]:
+        """Return the load in the last heartbeat of each session: the runs that it holds."""
+        return {id_: session.load for id_, session in self._listed.items()}
 
     def is_live(self, session: SessionId) -> bool:
         found = self._listed.get(session)

@@ -47,6 +47,7 @@ class Member:
     keeper: LeaseKeeper
     stopping: asyncio.Event  # set: finish the current work and return
     guard: ClockGuard
+    pulse: Pulse
 
     @property
     def id(self) -> SessionId:
@@ -151,7 +152,7 @@ class Membership:
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
         self._keeper = keeper
         heart = Heart(group.name, fence, pulse, self._clock, group.timing, availability=self._availability)
-        member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping, guard=self._guard)
+        member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping, guard=self._guard, pulse=pulse)
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._beater.run(heart.beat), name="heartbeat"),

@@ -2,6 +2,7 @@
 
 A held lease stays. A free lease goes to the worker with the least load, and among equals to the highest hash of lease
 and worker, so that most leases return to their old place. Leases move only to correct an imbalance, a few at a time.
+The load of a worker is the weight of its leases, and a part of an even share if it holds many more runs than others.
 Workers with different views may plan differently; the conditions of the writes keep that safe.
 """
 
@@ -15,6 +16,10 @@ from worker.core.model.keys import SessionId
 MOVED_AT_ONCE: Final = 0.1  # as a share of all leases, but always at least one
 IMBALANCE_MAX: Final = 0.2  # as a share of the average load
 RATE_STEP: Final = 10  # this many records a second weigh as much as holding a lease
+RUNS_APART_MIN: Final = 100  # a smaller difference of held runs moves nothing
+HANDICAP_MAX: Final = 0.5  # as a share of an even part of the leases: a busy worker still takes its turn
+
+_NONE_HELD: Final[Mapping[SessionId, int]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +38,18 @@ class Plan:
     moves: Mapping[str, SessionId]  # held leases, and the session that should request each
 
 
-def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
+def plan(
+    stakes: Iterable[Stake], members: Iterable[SessionId], runs_held: Mapping[SessionId, int] = _NONE_HELD
+) -> Plan:
     """Place every free lease on a member, and name the moves that correct the worst imbalance.
 
     A lease whose holder is no member (it is leaving) stays where it is until it is released.
     """
     ordered = sorted(stakes, key=lambda stake: (-stake.weight, stake.lease))
-    loads = dict.fromkeys(sorted(members), 0)
-    if not loads:
+    runs = {member: runs_held.get(member, 0) for member in sorted(members)}
+    if not runs:
         return Plan(takes={}, moves={})
+    loads = handicaps(runs, sum(stake.weight for stake in ordered))
     for stake in ordered:
         place = _place(stake, loads)
         if place is not None and place in loads:
@@ -51,6 +59,17 @@ def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
     under_way = sum(_is_moving(stake, loads) for stake in ordered)
     moves_max = max(1, int(len(ordered) * MOVED_AT_ONCE)) - under_way
     return Plan(takes=takes, moves=dict(_moves(movable, loads, moves_max)))
+
+
+def handicaps(runs: Mapping[SessionId, int], weight_of_all: int) -> dict[SessionId, int]:
+    """Return what counts as load of each member before any lease, by the runs that it holds.
+
+    Runs stay where they were created. So a worker with more runs than the others gets fewer of the leases that bring
+    new ones, until the others have as many.
+    """
+    least, part = min(runs.values()), HANDICAP_MAX * weight_of_all / len(runs)
+    apart = {member: held - least for member, held in runs.items()}
+    return {member: int(part * more / runs[member]) if more >= RUNS_APART_MIN else 0 for member, more in apart.items()}
 
 
 def weight(rate: int) -> int:

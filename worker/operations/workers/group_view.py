@@ -55,7 +55,8 @@ async def look(tables: Tables) -> GroupView:
 def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamView:
     alive = frozenset(session.id for session in sessions if session.is_alive)
     takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(role_of(stream))]
-    planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers)
+    loads = {each.id: each.load for each in sessions}
+    planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers, loads)
     return StreamView(stream=stream, leases=leases, plan=planned, alive=alive)
 
 

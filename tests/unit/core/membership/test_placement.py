@@ -72,3 +72,50 @@ def test_an_imbalance_of_a_fifth_is_mended_and_a_smaller_one_is_not_worth_a_move
 
 def test_a_busy_lease_weighs_more_and_a_wobble_of_its_rate_changes_nothing() -> None:
     assert [weight(rate) for rate in (0, 9, 10, 45, 55, 160, 200, 319, 320)] == [1, 1, 2, 5, 5, 17, 17, 17, 33]
+
+
+# --- by load ----------------------------------------------------------------------------------------------------------
+
+
+def sixteen(*holders: SessionId) -> list[Stake]:
+    """Sixteen leases, held in turn."""
+    return [held(f"{number:02}", holders[number % len(holders)]) for number in range(16)]
+
+
+def settled(stakes: list[Stake], runs: dict[SessionId, int]) -> dict[SessionId, int]:
+    """How many leases each holds in the end, if nothing else changes."""
+    for _ in range(100):
+        moves = plan(stakes, list(runs), runs).moves
+        if not moves:
+            break
+        stakes = [held(each.lease, moves.get(each.lease) or each.holder or A) for each in stakes]
+    return {member: sum(each.holder == member for each in stakes) for member in runs}
+
+
+def test_a_worker_with_many_runs_gets_fewer_of_the_leases_that_bring_new_ones_but_some() -> None:
+    free = [Stake(lease=f"{number:02}") for number in range(16)]
+
+    takers = list(plan(free, [A, B], {A: 2000, B: 0}).takes.values())
+
+    assert (takers.count(A), takers.count(B)) == (6, 10)
+
+
+def test_leases_move_away_from_a_worker_with_many_more_runs_and_back_once_the_others_have_as_many() -> None:
+    even, busy = sixteen(A, B), {A: 2000, B: 0}
+
+    assert settled(even, {A: 2000, B: 1950}) == {A: 8, B: 8}
+    assert settled(even, {A: 90, B: 0}) == {A: 8, B: 8}  # too few to matter
+    assert settled(even, busy) == {A: 6, B: 10}
+    assert settled(sixteen(A, B, B, B), {A: 1000, B: 1000}) == {A: 8, B: 8}
+
+
+def test_a_stream_of_one_shard_stays_whatever_its_worker_holds() -> None:
+    assert not plan([held("1", A)], [A, B], {A: 5000, B: 0}).moves
+
+
+def test_a_plan_by_load_comes_to_rest() -> None:
+    for runs in ({A: 3000, B: 100, C: 0}, {A: 0, B: 500, C: 510}, {A: 10_000, B: 10_000, C: 0}):
+        found = settled(sixteen(A, B, C), runs)
+
+        assert sum(found.values()) == 16
+        assert min(found.values()) >= 2
