@@ -33,8 +33,9 @@ from typing import Final
 from bench.burst import process
 from bench.burst_processes import Contest
 from bench.children import ROOT
+from bench.herd import installed
 from tests.support.aws.emulators import AWS_ENVIRONMENT, ministack
-from tests.support.worlds.installation import REGION, client, endpoint_of, install, make_state_machine
+from tests.support.worlds.installation import REGION, client, endpoint_of, make_state_machine
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.versions import PipelineVersions
@@ -100,7 +101,7 @@ class Figures:
 @asynccontextmanager
 async def store(kind: str, folder: Path) -> AsyncGenerator[Place]:
     endpoint = endpoint_of(ministack())
-    place, machine = await install(endpoint), await make_state_machine(endpoint, seconds=3600)
+    place, machine = await installed(endpoint), await make_state_machine(endpoint, seconds=3600)
     variables = {"PYTHONPATH": str(CODE), "INTERLOCK_SLACK_TOKEN": ""}
     if kind == "sqlite":
         tables = SqliteTables(folder / "interlock.db", SystemClock())
