@@ -49,6 +49,8 @@ chaos: $(VENV)/.dev $(VENV)/emulators/.ready ## run the races and kills of `make
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 tests/scenario/test_crash_points.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -rP tests/scenario/test_bulk_processes.py tests/scenario/test_archive_processes.py
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/scenario/test_collected_parts_processes.py tests/scenario/test_choreography_example.py
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/aws/test_collected_parts_on_aws.py tests/aws/test_part_archive_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest --timeout 7200 -rP tests/scenario/test_redis_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -rP tests/scenario/test_redis_crash_points.py tests/simulation/test_redis_histories.py
 	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/pytest --timeout 7200 tests/scenario/test_shard_soak.py
