@@ -7,6 +7,7 @@ locals {
     { title = "Runs", metrics = ["RunsStarted", "RunsFailed"], stat = "Sum" },
     { title = "Runs looked after", metrics = ["RunsHeld"], stat = "Maximum" },
     { title = "Records and events", metrics = ["RecordsRead", "EventsPublished", "QueueMessages"], stat = "Sum" },
+    { title = "Dead letters held", metrics = ["DeadLettersHeld"], stat = "Maximum" },
     { title = "Given up", metrics = ["DeadLetters", "AlertFailures", "DataLossSuspected", "LogLinesLost"], stat = "Sum" },
     { title = "Event loop late by (seconds)", metrics = ["LoopLagSeconds"], stat = "Maximum" },
     { title = "Sessions lost, peers ended", metrics = ["SessionsLost", "PeersEnded"], stat = "Sum" },
@@ -34,7 +35,7 @@ resource "aws_cloudwatch_dashboard" "this" {
       [{
         type   = "metric"
         x      = 0
-        y      = 24
+        y      = ceil(length(local.panels) / 2) * 6
         width  = 24
         height = 6
         properties = {

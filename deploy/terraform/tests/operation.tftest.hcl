@@ -29,6 +29,11 @@ run "dead_letters_alarm_by_level" {
     condition     = alltrue([for alarm in values(aws_cloudwatch_metric_alarm.dead) : alarm.metric_name == "ApproximateNumberOfMessagesVisible" && alarm.statistic == "Maximum" && alarm.threshold == 1]) && toset(keys(aws_cloudwatch_metric_alarm.dead)) == toset(["alerts", "events", "sensors"])
     error_message = "an alarm lasts as long as a message is in a dead-letter queue"
   }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.service["worker-dead-letters"].metric_name == "DeadLettersHeld" && aws_cloudwatch_metric_alarm.service["worker-dead-letters"].statistic == "Maximum" && aws_cloudwatch_metric_alarm.service["worker-dead-letters"].threshold == 1
+    error_message = "and as long as the store holds a dead letter"
+  }
 }
 
 run "logs_are_kept_for_as_long_as_is_said" {
