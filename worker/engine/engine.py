@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected, RetryLater
-from worker.core.membership.urgency import is_pressing, urgency
+from worker.core.membership.urgency import is_immediate, urgency
 from worker.core.model.keys import RowKind, RunKey, place_of
 from worker.core.model.pipeline import JobType, Pipeline, Schedule
 from worker.core.run.context import limits
@@ -493,7 +493,7 @@ class Engine:
     async def _until_adopted(self) -> None:
         """Let runs that only wait be looked at after the others were adopted: any of those may be urgent."""
         began_s = self._clock.monotonic()
-        while (first := self._adopted.first_urgency()) is None or not is_pressing(first):
+        while (first := self._adopted.first_urgency()) is None or not is_immediate(first):
             now_s = self._clock.monotonic()
             quiet_at_s = min(self._adopted_s + ADOPTION_QUIET_S, began_s + ADOPTION_MAX_S)
             if first is not None and now_s >= quiet_at_s:

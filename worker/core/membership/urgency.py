@@ -7,7 +7,7 @@ SOON: Final = timedelta(minutes=1)
 # A job that may not have been started comes before runs that wait, and those before jobs that run by themselves.
 _RANKS: Final = {"TRIGGERING": 1, "STOPPING": 2, "EVALUATING": 3, "POLLING": 4}
 _LATER: Final = 5
-_PRESSING_MAX: Final = 2
+_IMMEDIATE_MAX: Final = 2
 
 
 def urgency(state: str, due_at: datetime | None, now: datetime) -> tuple[int, float]:
@@ -17,6 +17,6 @@ def urgency(state: str, due_at: datetime | None, now: datetime) -> tuple[int, fl
     return (0 if is_due else _RANKS.get(state, _LATER)), due_s
 
 
-def is_pressing(urgency: tuple[int, float]) -> bool:
+def is_immediate(urgency: tuple[int, float]) -> bool:
     """Return whether something must be done at once: it is due, or a job is about to be started or stopped."""
-    return urgency[0] <= _PRESSING_MAX
+    return urgency[0] <= _IMMEDIATE_MAX
