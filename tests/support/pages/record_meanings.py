@@ -355,7 +355,6 @@ RECORDS: Final[Sequence[Record]] = (
             "evaluationAt": "when its rules must hold; null without such a deadline",
             "evaluationVerdict": "how that was judged: null until then",
             "monitoredUntil": "until when probes check the results of a completed run; null without `postRun.monitor`",
-            "summary": "`seen`, `processed`, `skipped` and `errored`, as the job of this attempt counted them; or null",
             "warnedAt": "when an SLA warning was sent; null if none was",
             "verdict": "how the deadline was judged: null until then",
         },
