@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -48,6 +48,7 @@ from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Prefix, TableName, Tables, query_all
+from worker.targets.measures import NoMeasures
 
 PIPELINES: Final = [int(each) for each in os.environ.get("BENCH_PIPELINES", "1,100,10000").split(",")]
 SETTLED_AFTER: Final = timedelta(minutes=20)  # everything was read once, and empty ranges are known
@@ -249,15 +250,22 @@ async def _store() -> AsyncGenerator[Tables]:
         yield tables
 
 
+class _EndNotes(NoMeasures):
+    """Sets an event when a run ends."""
+
+    def __init__(self, has_ended: asyncio.Event) -> None:
+        self._has_ended = has_ended
+
+    def committed(self, before: Run | None, run: Run, caused_at: datetime | None = None) -> None:  # noqa: ARG002  the port's
+        if run.is_ended:
+            self._has_ended.set()
+
+
 async def _cpu_ms() -> float:
     """Of this process, for each run from its cron time to its end, with the library that speaks to AWS."""
     async with _store() as tables, asyncio.TaskGroup() as tasks:
         clock, session = SystemClock(), SessionId("bench")
         runner, has_ended = FakeRunner(at_once=Succeeded()), asyncio.Event()
-
-        def note_end(_before: Run | None, after: Run) -> None:
-            if after.is_ended:
-                has_ended.set()
 
         parts = build_engine(
             tables,
@@ -266,7 +274,7 @@ async def _cpu_ms() -> float:
             clock,
             tasks,
             began_at=clock.now() - timedelta(days=1),
-            on_commit=note_end,
+            measures=_EndNotes(has_ended),
         )
         timers = tasks.create_task(parts.engine.run(), name="timers")
         pipeline = PipelineId("orders")

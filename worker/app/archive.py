@@ -30,7 +30,7 @@ async def open_archiver(
     stack: AsyncExitStack, settings: Settings, place: ArchiveUrl, *, tables: Tables, clock: Clock
 ) -> Archiver:
     """Open the archive at `place`; `stack` closes it. It connects on first use."""
-    target = await _open_target(stack, settings, place, "application/x-ndjson", "gzip")
+    target = await _open_target(stack, settings, place, "INTERLOCK_ARCHIVE")
     history = History(tables, settings.archive.types)
     return Archiver(history, target, ArchiveProgresses(tables, str(place)), clock, name=str(place))
 
@@ -39,12 +39,14 @@ async def open_summaries(
     stack: AsyncExitStack, settings: Settings, place: ArchiveUrl, *, tables: Tables, clock: Clock
 ) -> SummaryExport:
     """Open the place of the summaries; `stack` closes it. It connects on first use."""
-    target = await _open_target(stack, settings, place, "application/json", "")
+    target = await _open_target(
+        stack, settings, place, "INTERLOCK_SUMMARIES", content_type="application/json", encoding=""
+    )
     return SummaryExport(tables, target, clock, name=str(place))
 
 
 async def _open_target(
-    stack: AsyncExitStack, settings: Settings, place: ArchiveUrl, content_type: str, encoding: str
+    stack: AsyncExitStack, settings: Settings, place: ArchiveUrl, setting: str, **form: str
 ) -> ArchiveTarget:
     match place:
         case FileArchive():
@@ -56,7 +58,7 @@ async def _open_target(
             from worker.operations.archive.s3_target import S3Target  # noqa: PLC0415
 
             aws = await stack.enter_async_context(Aws(aws_endpoint(settings)))
-            return S3Target(aws, place, content_type=content_type, encoding=encoding)
+            return S3Target(aws, place, setting=setting, **form)
 
 
 def with_summaries(deps: WorkerDeps, summaries: SummaryExport) -> WorkerDeps:

@@ -18,5 +18,5 @@ def urgency(state: str, due_at: datetime | None, now: datetime) -> tuple[int, fl
 
 
 def is_immediate(urgency: tuple[int, float]) -> bool:
-    """Return whether something must be done at once: it is due, or a job is about to be started or stopped."""
+    """Return whether a row is due now, or its job is about to be started or stopped."""
     return urgency[0] <= _IMMEDIATE_MAX

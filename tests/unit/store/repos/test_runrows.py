@@ -47,6 +47,7 @@ FULL = Run(
     origin="sensor",
     pipeline_owner="commerce",
     job_type="glue",
+    summary={"seen": 3, "errored": 1},
     started_at=NOON - HOUR,
     category=FailureCategory.TRANSIENT,
     attempts=(
