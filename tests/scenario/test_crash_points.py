@@ -59,7 +59,7 @@ BUCKETS: Final = frozenset(
 # How much longer than undisturbed a life may take: death noticed, adopted, its start looked for, sent again, polled.
 DELAY_MAX: Final = timedelta(minutes=15)
 # Of the writes, and of the calls that change nothing, one in so many. All of them take three minutes.
-EVERY: Final = 1 if int(os.environ.get("CHAOS_ROUNDS", "0")) else 6
+EVERY: Final = 1 if int(os.environ.get("CHAOS_ROUNDS", "0")) else 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
