@@ -29,7 +29,7 @@ FROZEN_S: Final = 20.0 if CHAOS_ROUNDS else 10.0
 THROTTLED_S: Final = 10.0
 
 TAKEN_OVER_WITHIN_S: Final = 10.0
-HANDED_OVER_WITHIN_S: Final = 2.0
+HANDED_OVER_WITHIN_S: Final = 5.0  # a worker that only vanished is judged dead after 7 s at the earliest
 STOPPED_WITHIN_S: Final = 25.0
 ALERTS: Final = 300
 LEAD_ALERTS: Final = 30

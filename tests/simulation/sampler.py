@@ -18,9 +18,9 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(2, 11), hours=(1, 10))
+SUITE: Final = Sizes(pipelines=(2, 11), hours=(1, 14))
 SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 1))
-SUITE_REAL_EVERY: Final = 100
+SUITE_REAL_EVERY: Final = 67
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
 SUITE_GRAPH_EVERY: Final = 6  # has pipelines that run after others
@@ -28,7 +28,7 @@ CAMPAIGN_GRAPHS: Final = 0.4
 SUITE_PROBES_EVERY: Final = 9  # has a pipeline that waits for a probe
 CAMPAIGN_PROBES: Final = 0.25
 # How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
-SUITE_SKEW: Final = 3.5
+SUITE_SKEW: Final = 2.8
 CAMPAIGN_SKEW: Final = 7.0
 
 
@@ -49,11 +49,7 @@ def suite_plan(seed: int) -> Plan:
         return plan
     # Fewer of the others, so that it costs as much as a history without any.
     return replace(
-        plan,
-        pipelines=random.randint(1, 2),
-        hours=min(max(3, plan.hours), 6),
-        workers=random.randint(2, 3),
-        downstreams=random.randint(1, 4),
+        plan, pipelines=random.randint(1, 2), hours=min(max(5, plan.hours), 8), downstreams=random.randint(1, 4)
     )
 
 

@@ -80,7 +80,7 @@ def test_the_histories_of_the_suite_are_of_many_sizes() -> None:
 
     assert {plan.workers for plan in plans} == {2, 3, 4, 5}
     assert {plan.beat for plan in plans} == set(Beat)
-    assert len({(plan.pipelines, plan.hours) for plan in plans}) > 25
+    assert len({(plan.pipelines, plan.hours) for plan in plans}) > 40
 
 
 def test_a_share_of_the_histories_has_chains_diamonds_and_days_that_need_24_hours() -> None:
