@@ -30,7 +30,10 @@ async def open_bus(settings: ClientSettings) -> AsyncGenerator[PutEvents]:
                     answer: Mapping[str, Any] = await client.put_events(Entries=sent)
             except CALL_ERRORS as error:
                 raise translate(error) from error
-            return answer["Entries"]
+            results: list[object] = answer["Entries"]
+            if len(results) != len(entries) or not all(isinstance(result, dict) for result in results):
+                raise RetryLater(f"EventBridge PutEvents: {len(results)} results for {len(entries)} events")
+            return cast("list[Mapping[str, str]]", results)
 
         yield put
 

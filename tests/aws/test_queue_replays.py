@@ -23,8 +23,8 @@ async def place() -> AsyncIterator[Installation]:
     yield await install(endpoint_of(ministack()))
 
 
-def platform_of(place: Installation, duties: str) -> AwsPlatform:
-    variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": "", "INTERLOCK_DUTIES": duties}
+def platform_of(place: Installation, roles: str) -> AwsPlatform:
+    variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": "", "INTERLOCK_ROLES": roles}
     where = locate(place.store)
     assert isinstance(where, DynamoPlace)
     return AwsPlatform(read_settings(variables), variables, where, SystemClock())
@@ -33,7 +33,7 @@ def platform_of(place: Installation, duties: str) -> AwsPlatform:
 async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_does_not_take_it(
     place: Installation,
 ) -> None:
-    platform = platform_of(place, duties="engine")
+    platform = platform_of(place, roles="engine")
     async with AsyncExitStack() as stack:
         await platform.tables.start()
         stack.push_async_callback(platform.tables.stop)
@@ -52,7 +52,7 @@ async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_do
 async def test_a_queue_that_is_gone_refuses_the_letter_and_ends_no_worker(place: Installation) -> None:
     async with client("sqs", place.endpoint) as sqs:
         await sqs.delete_queue(QueueUrl=place.alerts_queue)
-    platform = platform_of(place, duties="engine")
+    platform = platform_of(place, roles="engine")
     async with AsyncExitStack() as stack:
         await platform.tables.start()
         stack.push_async_callback(platform.tables.stop)

@@ -41,6 +41,8 @@ ANSWERS: list[tuple[int, str, FailureCategory | None]] = [
     (400, "InvalidInputException", PERMANENT),
     (401, "UnrecognizedClientException", TRANSIENT),
     (403, "InvalidSignatureException", TRANSIENT),
+    (403, "RequestTimeTooSkewed", TRANSIENT),
+    (403, "RequestInTheFuture", TRANSIENT),
     (403, "AccessDeniedException", PERMANENT),
     (404, "ResourceNotFoundException", PERMANENT),
     (409, "ConflictException", PERMANENT),

@@ -23,17 +23,19 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def sign(self, name: str, *addresses: str) -> tuple[Path, Path]:
+    def sign(self, name: str, *addresses: str, valid_until: datetime | None = None) -> tuple[Path, Path]:
         """Make a certificate for these host names and addresses; return its file and that of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([_address(each) for each in addresses or (name,)])
-        certificate = self._builder(_named(name), key).add_extension(names, critical=False)
+        certificate = self._builder(_named(name), key, valid_until).add_extension(names, critical=False)
         files = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         files[0].write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
         files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return files
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, valid_until: datetime | None = None
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return x509.CertificateBuilder(
             issuer_name=self._name,
@@ -41,7 +43,7 @@ class Authority:
             public_key=key.public_key(),
             serial_number=x509.random_serial_number(),
             not_valid_before=now - _DAY,
-            not_valid_after=now + _DAY,
+            not_valid_after=valid_until or now + _DAY,
         )
 
 

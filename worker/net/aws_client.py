@@ -1,22 +1,30 @@
 """Fast clients of DynamoDB and of streams: the one file that uses private parts of aiobotocore.
 
-On every call, the library rebuilds its User-Agent, checks parameters that Interlock builds itself, and walks each
-request and each answer along a schema. None of that is needed here. Only `_speed_up` uses private attributes, and
-`tests/aws/test_fastclient.py` fails when the library no longer has them.
+On every call, the library rebuilds its User-Agent, checks parameters that Interlock builds itself, walks each request
+and each answer along a schema, works out the service's address, and signs the request by code that can sign any
+request. None of that is needed here. Only this file uses private attributes, and `tests/aws/test_fastclient.py` fails
+when the library no longer has them.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 import aiobotocore
 from aiobotocore.config import AioConfig
+from aiobotocore.endpoint import convert_to_response_dict
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.compat import get_current_datetime
 from botocore.exceptions import BotoCoreError
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected
+from worker.net.aws_answers import UNREADABLE, check_body, check_members
 from worker.net.aws_sessions import session_of_loop
+from worker.net.aws_signature import signed_headers
 from worker.runtime.json_bytes import from_json, to_json
 
 if TYPE_CHECKING:
@@ -30,6 +38,8 @@ HOT: Final = frozenset(
 # Parses the body of an answer, by the operation's name. Raises `ValueError`.
 Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
 PLAIN: Final[Mapping[str, Decode]] = {}  # every answer is plain JSON
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+HOSTS_KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +121,28 @@ class HotParser:
         self._stock, self._hot, self._decoders = stock, hot, decoders
 
     async def parse(self, response: Mapping[str, Any], shape: object) -> dict[str, Any]:
-        operation = response["context"]["operation_name"]
-        if response["status_code"] >= 300 or operation not in self._hot:
-            return await self._stock.parse(response, shape)
+        operation, is_error = response["context"]["operation_name"], response["status_code"] >= 300
+        if is_error or operation not in self._hot:
+            return await self._parsed_by_library(response, shape, operation, is_error=is_error)
+        check_body(response["headers"], response["body"])
         try:
-            answer = self._decoders.get(operation, from_json)(response["body"])
+            decoded = self._decoders.get(operation, from_json)(response["body"])
         except ValueError as error:
             raise ResponseParserError(f"the answer is not what was asked for: {error}") from error
+        answer = check_members(operation, decoded)
         # The library's parser puts all headers here; Interlock needs only the store's time.
         answer["ResponseMetadata"] = {"HTTPHeaders": {"date": response["headers"].get("date")}}
         return answer
+
+    async def _parsed_by_library(
+        self, response: Mapping[str, Any], shape: object, operation: str, *, is_error: bool
+    ) -> dict[str, Any]:
+        try:
+            check_body(response["headers"], response["body"])
+            parsed = await self._stock.parse(response, shape)
+        except UNREADABLE as error:
+            raise ResponseParserError(f"the answer cannot be read: {type(error).__name__}: {error}") from error
+        return parsed if is_error else check_members(operation, parsed)
 
 
 class HotParserFactory:
@@ -169,6 +191,86 @@ class HotSerializer:
         return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
 
 
+class HotRequests:
+    """Signs and sends hot requests; the library does so for all others, and reads every error."""
+
+    def __init__(self, client: Any, hot: frozenset[str]) -> None:  # noqa: ANN401 - its type lacks the private attributes
+        self._endpoint, self._signer, self._hot = client._endpoint, client._request_signer, hot  # noqa: SLF001
+        self._stock: Callable[[Any, dict[str, Any]], Awaitable[Any]] = self._endpoint.make_request
+
+    async def make_request(self, operation: Any, request: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+        host = _plain_host(request["url"])
+        signing: Mapping[str, str] = request["context"].get("signing") or {}
+        is_plain = (request["context"].get("auth_type") or self._signer.signature_version) == "v4"
+        credentials = self._signer._credentials  # noqa: SLF001
+        if operation.name not in self._hot or host is None or not is_plain or credentials is None:
+            return await self._stock(operation, request)
+        headers = signed_headers(
+            request["headers"],
+            request["body"],
+            host=host,
+            region=signing.get("region") or self._signer.region_name,
+            service=signing.get("signing_name") or self._signer.signing_name,
+            credentials=await credentials.get_frozen_credentials(),
+            now=get_current_datetime(),
+        )
+        prepared: Any = AWSPreparedRequest  # its stubs want the library's own type of headers
+        sent = prepared("POST", request["url"], headers, request["body"], stream_output=False)
+        answer = await self._endpoint.http_session.send(sent)
+        return answer, await self._parsed(answer, operation)
+
+    async def _parsed(self, answer: Any, operation: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+        response = await convert_to_response_dict(answer, operation)
+        factory: _ParserFactory = self._endpoint._response_parser_factory  # noqa: SLF001
+        parser = factory.create_parser(operation.service_model.resolved_protocol)
+        parsed = await parser.parse(response, operation.output_shape)
+        if answer.status_code >= 300:
+            await self._endpoint._add_modeled_error_fields(response, parsed, operation, parser)  # noqa: SLF001
+        return parsed
+
+
+@lru_cache(maxsize=HOSTS_KEPT)
+def _plain_host(url: str) -> str | None:
+    """Return the host to sign; None if the URL has more than a host.
+
+    The library then signs the request.
+    """
+    parts = urlsplit(url)
+    if parts.path not in {"", "/"} or parts.query or parts.hostname is None or ":" in parts.hostname or parts.username:
+        return None
+    is_default = parts.port in {None, DEFAULT_PORTS.get(parts.scheme)}
+    return parts.hostname if is_default else f"{parts.hostname}:{parts.port}"
+
+
+class HotEndpoints:
+    """Works out the address of a hot operation once.
+
+    It depends on the region, the account and a stream's name.
+    """
+
+    def __init__(self, resolver: Any, hot: frozenset[str]) -> None:  # noqa: ANN401 - as above
+        self._stock: Callable[..., Awaitable[Any]] = resolver.construct_endpoint
+        self._hot = hot
+        self._found: dict[tuple[str, object], Any] = {}
+
+    async def construct_endpoint(
+        self,
+        operation_model: _Operation,
+        call_args: Mapping[str, Any],
+        request_context: dict[str, Any],
+    ) -> Any:  # noqa: ANN401 - as above
+        if operation_model.name not in self._hot:
+            return await self._stock(
+                operation_model=operation_model, call_args=call_args, request_context=request_context
+            )
+        key = operation_model.name, call_args.get("StreamARN")
+        if key not in self._found:
+            self._found[key] = await self._stock(
+                operation_model=operation_model, call_args=call_args, request_context=request_context
+            )
+        return self._found[key]
+
+
 def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:  # noqa: ANN401 - its type lacks the private attributes
     # With one attempt the retry rules can only answer no, after they inspected every answer.
     service = client.meta.service_model.service_id.hyphenize()
@@ -178,3 +280,6 @@ def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) 
     stock = endpoint._response_parser_factory  # noqa: SLF001
     endpoint._response_parser_factory = HotParserFactory(stock, hot, decoders)  # noqa: SLF001
     client._serializer = HotSerializer(client._serializer, hot)  # noqa: SLF001
+    endpoint.make_request = HotRequests(client, hot).make_request
+    if client._ruleset_resolver is not None:  # noqa: SLF001
+        client._ruleset_resolver.construct_endpoint = HotEndpoints(client._ruleset_resolver, hot).construct_endpoint  # noqa: SLF001

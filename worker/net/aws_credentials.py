@@ -29,12 +29,14 @@ REASON_MAX: Final = 500
 
 # What a request raises without valid credentials. The request was not sent, and a later one may succeed.
 CREDENTIAL_ERRORS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
-# The same as error codes of services: the credentials have expired, are unknown, or were not accepted.
+# The same as error codes of services: the credentials have expired, are unknown, or were not accepted. A skewed
+# clock is among them: a request is signed with its time, and a clock is corrected while the worker runs.
 CREDENTIAL_CODES: Final = frozenset(
     {
         "ExpiredToken", "ExpiredTokenException", "RequestExpired", "UnrecognizedClientException",
         "InvalidClientTokenId", "InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature",
         "IncompleteSignatureException", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
+        "RequestTimeTooSkewed", "RequestInTheFuture",
     }
 )  # fmt: skip
 # What a provider may raise: an answer without keys is a `KeyError`, an expired one a `RuntimeError`.

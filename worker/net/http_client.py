@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from socket import AF_UNSPEC
+from ssl import SSLError
 from types import SimpleNamespace, TracebackType
 from typing import Self, TypeAlias, cast
 
@@ -237,6 +238,8 @@ def _reason(error: BaseException) -> str:
 def _category(error: BaseException) -> FailureCategory:
     if isinstance(error, TimeoutError):
         return FailureCategory.TIMEOUT
+    if isinstance(error, SSLError):  # a `ValueError`, too, if the certificate is expired or wrong: it is replaced
+        return FailureCategory.TRANSIENT
     if _refusal(error) or isinstance(error, ValueError):  # an invalid URL or header stays invalid
         return FailureCategory.PERMANENT
     return FailureCategory.TRANSIENT

@@ -49,8 +49,9 @@ async def test_without_a_status_url_the_answer_is_the_end(server: WebServer, run
         (answer(503, Retry_After="5"), TRANSIENT),
         (break_off(400), PERMANENT),
         (answer(302, Location="/moved"), PERMANENT),
+        (answer(300), PERMANENT),
     ],
-    ids=["400", "401", "403", "404", "409", "422", "408", "429", "503-retry-after", "400-broken-off", "302"],
+    ids=["400", "401", "403", "404", "409", "422", "408", "429", "503-retry-after", "400-broken-off", "302", "300"],
 )
 async def test_a_start_that_was_turned_away_is_refused(
     behaviour: Behaviour, expected: FailureCategory, server: WebServer, runner: HttpRunner
@@ -91,8 +92,8 @@ async def test_how_long_a_target_wants_to_be_spared_is_passed_on(
 @pytest.mark.parametrize("method", ["POST", "GET", "PUT", "DELETE"])
 @pytest.mark.parametrize(
     "behaviour",
-    [answer(500), answer(502), answer(503), reset, break_off(200)],
-    ids=["500", "502", "503", "reset", "broken-off"],
+    [answer(500), answer(502), answer(503), answer(101), reset, break_off(200)],
+    ids=["500", "502", "503", "101", "reset", "broken-off"],
 )
 async def test_a_start_that_may_have_arrived_is_unknown_and_never_repeated(
     method: str, behaviour: Behaviour, server: WebServer, runner: HttpRunner

@@ -70,24 +70,24 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Who called. `duties`: those of a worker's process; None for anything else."""
+    """Who called. `roles`: those of a worker's process; None for anything else."""
 
     call: Call
-    duties: frozenset[str] | None = None
+    roles: frozenset[str] | None = None
 
     def __str__(self) -> str:
         call = self.call
         where = "".join(f" {word} {name}" for word, name in (("on", call.on), ("in", call.partition)) if name)
-        by = "" if self.duties is None else f" by a worker for {', '.join(sorted(self.duties))}"
+        by = "" if self.roles is None else f" by a worker for {', '.join(sorted(self.roles))}"
         return f"{call.action}{where}{by}"
 
 
 class Recorder:
     """Notes each call in a file of its own when it is first made: a process may be killed at any time."""
 
-    def __init__(self, directory: Path, duties: frozenset[str] | None = None) -> None:
+    def __init__(self, directory: Path, roles: frozenset[str] | None = None) -> None:
         self._path = directory / f"{os.getpid()}.calls"
-        self._who = "" if duties is None else ",".join(sorted(duties))
+        self._who = "" if roles is None else ",".join(sorted(roles))
         self._seen: set[Call] = set()
 
     def install(self) -> Callable[[], None]:

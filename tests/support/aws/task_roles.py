@@ -1,4 +1,4 @@
-"""What the task roles of the deployment allow, by duty, as `deploy/terraform/roles.tf` says it."""
+"""What the task roles of the deployment allow, by role, as `deploy/terraform/roles.tf` says it."""
 
 import re
 from collections.abc import Iterable
@@ -50,19 +50,19 @@ class Statement:
 
 
 @cache
-def statements(duty: str) -> tuple[Statement, ...]:
-    """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named.
+def statements(role: str) -> tuple[Statement, ...]:
+    """What a role adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named.
 
-    `web:viewer` and `web:operator` are no duties of workers: they are the parts of the console's role, and `web:jobs`
+    `web:viewer` and `web:operator` are no roles of workers: they are the parts of the console's role, and `web:jobs`
     is what it has of `jobs`.
     """
-    if duty in {"jobs", "web:jobs"}:
+    if role in {"jobs", "web:jobs"}:
         return tuple(
             Statement(sid=each["sid"], actions=frozenset(each["actions"]), on=frozenset(_patterns(each["on"])))
             for each in local("job_rights")
-            if duty == "jobs" or each["sid"] in local("web_job_rights")
+            if role == "jobs" or each["sid"] in local("web_job_rights")
         )
-    web, _, part = duty.partition(":")
+    web, _, part = role.partition(":")
     return tuple(
         Statement(
             sid=each["sid"],
@@ -70,7 +70,7 @@ def statements(duty: str) -> tuple[Statement, ...]:
             on=frozenset(each["on"]),
             partitions=tuple(sorted(each["partition"])),
         )
-        for each in (local("web_rights")[part] if web == "web" else local("duty_statements")[duty])
+        for each in (local("web_rights")[part] if web == "web" else local("role_statements")[role])
     )
 
 
@@ -88,44 +88,44 @@ def _listed(said: Any) -> list[str]:  # noqa: ANN401 - a list, or the name of on
     return list(local(reference[1]) if reference else said)
 
 
-def duties() -> frozenset[str]:
-    return frozenset(local("duty_statements")) - {"everyone"}
+def roles() -> frozenset[str]:
+    return frozenset(local("role_statements")) - {"everyone"}
 
 
 def statements_of(held: Iterable[str]) -> list[Statement]:
-    """All that a worker with these duties, or a process of the console, may do."""
+    """All that a worker with these roles, or a process of the console, may do."""
     if set(held) >= WEB_VIEWER:
         return [each for part in sorted({"web:jobs", *held}) for each in statements(part)]
     jobs = {"jobs"} if "engine" in held else set[str]()
-    return [each for duty in sorted({"everyone", *held, *jobs}) for each in statements(duty)]
+    return [each for role in sorted({"everyone", *held, *jobs}) for each in statements(role)]
 
 
 def _of_all_roles() -> list[Statement]:
-    return [*statements_of(duties()), *statements_of(WEB_OPERATOR)]
+    return [*statements_of(roles()), *statements_of(WEB_OPERATOR)]
 
 
 def allowed() -> frozenset[str]:
-    """All actions of the task roles, whichever duty they are for."""
+    """All actions of the task roles, whichever role they are for."""
     return frozenset[str]().union(*(each.actions for each in _of_all_roles()))
 
 
 def not_allowed(heard: Iterable[Heard]) -> list[str]:
     """What was called and is in no role.
 
-    Of a worker's process we know the duties, so it is held to what they allow, where they allow it. Everything else
+    Of a worker's process we know the roles, so it is held to what they allow, where they allow it. Everything else
     that the suite does with the program's clients is held to the actions of all roles together.
     """
     return sorted({str(each) for each in heard if not _is_allowed(each)})
 
 
 def _is_allowed(heard: Heard) -> bool:
-    if heard.duties is None:
+    if heard.roles is None:
         is_of_jobs = any(heard.call.action in each.actions for each in statements("jobs"))
         if is_of_jobs and heard.call.on:
             # Of a job's call it is known what it is about, too. Probes read as workers do, so any role may name it.
             return any(each.allows(heard.call) for each in _of_all_roles())
         return heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
-    return any(each.allows(heard.call) for each in statements_of(heard.duties))
+    return any(each.allows(heard.call) for each in statements_of(heard.roles))
 
 
 def never_called(heard: Iterable[Heard]) -> list[str]:

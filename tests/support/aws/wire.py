@@ -40,6 +40,10 @@ class Fault(Enum):
     FAILED_BEFORE = auto()  # not carried out, and answered with an internal error
     THROTTLED = auto()  # not carried out, and answered as throttled
     CONFLICTING = auto()  # not carried out, and answered as in conflict with a transaction
+    EXPIRED = auto()  # not carried out, and answered that the credentials have expired
+    SKEWED = auto()  # not carried out, and answered that the clock is wrong
+    STRANGE = auto()  # not carried out, and answered by something in between, with JSON of its own
+    STRANGE_AFTER = auto()  # carried out, and answered so
 
 
 _ERRORS = {
@@ -47,8 +51,18 @@ _ERRORS = {
     Fault.FAILED_BEFORE: (500, "InternalServerError"),
     Fault.THROTTLED: (400, "ProvisionedThroughputExceededException"),
     Fault.CONFLICTING: (400, "TransactionConflictException"),
+    Fault.EXPIRED: (400, "ExpiredTokenException"),
+    Fault.SKEWED: (400, "InvalidSignatureException"),
 }
-_APPLIED = {Fault.REPLY_LOST, Fault.REPLY_RESET, Fault.REPLY_CUT, Fault.REPLY_HELD, Fault.FAILED_AFTER}
+_APPLIED = {
+    Fault.REPLY_LOST,
+    Fault.REPLY_RESET,
+    Fault.REPLY_CUT,
+    Fault.REPLY_HELD,
+    Fault.FAILED_AFTER,
+    Fault.STRANGE_AFTER,
+}
+_STRANGE = b"HTTP/1.1 200 Made\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nnull"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,7 @@ class WireProxy:
         self.operations: Counter[str] = Counter()
         self.url = ""
         self.is_throttling = False  # True: whatever is asked is answered so, by no server
+        self.mishap: Callable[[], Fault | None] = lambda: None  # asked of each request that no fault is ordered for
         self._observe = observe
         self._upstream_port = upstream_port
         self._turns = asyncio.Semaphore(1 if one_at_a_time else AT_ONCE_MAX)
@@ -189,6 +204,9 @@ class WireProxy:
             writer.write(_throttled(request))
             return True
         queue = self._faults.get(request.operation)
+        mishap = None if queue else self.mishap()
+        if mishap is not None:
+            return await self._break(mishap, request, reader, writer)
         if not queue:
             writer.write(await self._forward_in_turn(request))
             await writer.drain()
@@ -201,6 +219,9 @@ class WireProxy:
         reply = await self._forward(request) if fault in _APPLIED else b""
         if fault in _ERRORS:
             writer.write(_error(*_ERRORS[fault]))
+            return True
+        if fault in {Fault.STRANGE, Fault.STRANGE_AFTER}:
+            writer.write(_STRANGE)
             return True
         if fault is Fault.REPLY_CUT:
             writer.write(reply[:-1])

@@ -3,10 +3,10 @@
 | Answer to a start | Meaning |
 | --- | --- |
 | 2xx; 303 or 304 | started |
-| 301, 302 to anything but a GET | refused, PERMANENT: following would start nothing and look like success |
+| any other 3xx that is not followed, as 301 to a POST | refused, PERMANENT: following it would look like success |
 | 408, 425, 429; 503 with `Retry-After` | refused, TRANSIENT: the target did not take it and says when to retry |
 | any other 4xx | refused, PERMANENT; 409 may also mean that an earlier request with this key did start the job |
-| any other 5xx, no answer, a partial answer | unknown: the job may exist |
+| 1xx, any other 5xx, no answer, a partial answer | unknown: the job may exist |
 """
 
 import json
@@ -63,11 +63,12 @@ def _judge_answer(answer: HttpAnswer, address_key: str) -> HttpAnswer | Refused 
     if answer.is_success or answer.status in {303, 304}:
         # A synchronous job ends with its answer; a partial answer says nothing about the job.
         return answer if answer.is_whole else Unknown(f"answered {answer.status}, then the connection broke")
+    if answer.status < 200:
+        return Unknown(said)  # such as 101: the target switched to another protocol, whatever it did before
     if answer.status < 400:
-        place = answer.headers.get("Location", "nowhere")
-        return Refused(
-            FailureCategory.PERMANENT, f"{said}; it moved to {place}: put that into job.config.{address_key}"
-        )
+        place = answer.headers.get("Location")
+        moved = f"; it moved to {place}: put that into job.config.{address_key}" if place else ""
+        return Refused(FailureCategory.PERMANENT, f"{said}{moved}")
     if answer.status in _TURNED_AWAY or (answer.status == 503 and "Retry-After" in answer.headers):
         return Refused(FailureCategory.TRANSIENT, said, retry_after(answer), is_throttled=answer.status == 429)
     if answer.status == 409:

@@ -131,7 +131,7 @@ def _cancelled(reasons: list[Mapping[str, Any]], what: str) -> WorkerError:
     for position, reason in enumerate(reasons):
         if reason.get("Code") == "ConditionalCheckFailed":
             return ConditionFailed(position, _row(reason.get("Item")))
-    if any(reason.get("Code") in THROTTLED for reason in reasons):
+    if not reasons or any(reason.get("Code") in THROTTLED for reason in reasons):
         return NotApplied(f"{what}; it is tried again")
     messages = "; ".join(str(reason["Message"]) for reason in reasons if reason.get("Message"))
     return _impossible(messages, f"{what} {messages}")

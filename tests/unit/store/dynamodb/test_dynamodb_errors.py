@@ -58,6 +58,8 @@ def cancelled(*reasons: dict[str, Any]) -> WorkerError:
         ("UnrecognizedClientException", NoCredentials),
         ("ExpiredTokenException", NoCredentials),
         ("InvalidSignatureException", NoCredentials),
+        ("RequestTimeTooSkewed", NoCredentials),
+        ("RequestInTheFuture", NoCredentials),
         ("ResourceNotFoundException", MissingTable),
         ("ResourceInUseException", TableBusy),
         ("ValidationException", Rejected),
