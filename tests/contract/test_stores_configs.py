@@ -14,7 +14,7 @@ from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.store.repos import marks
-from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry, append_many_write
 from worker.store.repos.marks import Mark, Marks
 from worker.store.repos.pipelines import KeptVersion, Pipelines, StoredConfig
 from worker.store.repos.runs import Runs
@@ -140,6 +140,22 @@ async def test_every_worker_learns_of_each_change_once(tables: Tables) -> None:
 
     assert [entry for entry in first if entry.pipeline == pipeline] == entries
     assert [entry for entry in second if entry.pipeline == pipeline] == []
+
+
+async def test_changes_that_share_a_row_are_read_one_by_one(tables: Tables) -> None:
+    log, pipelines = ConfigLog(tables), [a_pipeline() for _ in range(25)]
+    id_ = a_name()
+    entries = [
+        ConfigLogEntry(id=id_, pipeline=each, change=ConfigChange.CHANGED, config_hash=f"hash-of-{each}")
+        for each in pipelines
+    ]
+    await tables.commit(append_many_write(entries, NOW))
+
+    first, tail = await log.read(Tail.starting(NOW), NOW + 5 * SECOND)
+    second, _ = await log.read(tail, NOW + 10 * SECOND)
+
+    assert [entry for entry in first if entry.pipeline in pipelines] == entries
+    assert [entry for entry in second if entry.pipeline in pipelines] == []
 
 
 async def test_a_change_is_logged_for_a_week(tables: Tables, clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from tests.contract.storevalues import NOW, SECOND, a_name, a_pipeline
 from worker.core.model import keys
 from worker.core.model.events import Event
+from worker.operations.runs.events import EventReader
 from worker.store.repos import events
 from worker.store.repos.delivery.threads import ThreadKey, Threads
 from worker.store.repos.events import Events, StoredEvent
@@ -14,8 +15,8 @@ from worker.store.table import Put, TableName, Tables
 from worker.store.tail import LOOK_BACK, Tail
 
 
-def an_event(event_id: str = "e1", at: datetime = NOW, **changes: str) -> Event:
-    return replace(Event(id=event_id, type="JOB_FAILED", at=at), **changes)
+def an_event(event_id: str = "e1", at: datetime = NOW, **changes: str | int) -> Event:
+    return replace(Event(id=event_id, type="JOB_FAILED", at=at), **changes)  # pyright: ignore[reportArgumentType]
 
 
 async def test_an_event_is_kept_whole(tables: Tables) -> None:
@@ -69,13 +70,27 @@ async def test_the_latest_events_of_a_pipeline_are_listed_without_its_threads(ta
     assert [told.event.id for told in await Events(tables).latest(pipeline, limit=3)] == ["e3", "e2", "e1"]
 
 
+async def test_events_of_one_decision_are_listed_in_its_order(tables: Tables) -> None:
+    pipeline, order = a_pipeline(), ["TRIGGER_RECOVERED", "VALIDATION_PASSED", "SLA_WARNING", "JOB_TRIGGERED"]
+    ids = ["c", "a", "d", "b"]  # neither types nor ids are in the order of the alphabet
+    decided = [
+        an_event(event_id, pipeline=pipeline, type=event_type, order=place)
+        for place, (event_id, event_type) in enumerate(zip(ids, order, strict=True))
+    ]
+    await tables.commit(*map(events.event_write, decided))
+    reader = EventReader(tables, NOW, pipeline=pipeline)
+
+    assert [event.type for event in await reader.news(NOW)] == order
+    assert [told.event.type for told in await Events(tables).latest(pipeline)] == order[::-1]
+
+
 async def test_a_damaged_event_hides_no_other(tables: Tables) -> None:
     pipeline = a_pipeline()
     await tables.commit(events.event_write(an_event(pipeline=pipeline)))
     damaged = {"PK": keys.pipeline_pk(pipeline), "SK": keys.stamped_sk(NOW, "X"), "eventType": "X", "detail": 3}
     await tables.commit(Put(TableName.EVENTS, damaged))
 
-    assert [told.event.type for told in await Events(tables).latest(pipeline)] == ["X", "JOB_FAILED"]
+    assert {told.event.type for told in await Events(tables).latest(pipeline)} == {"X", "JOB_FAILED"}
 
 
 async def test_events_of_one_type_are_found_over_all_pipelines_by_time(tables: Tables) -> None:

@@ -1,12 +1,14 @@
 """Store availability: reports an outage, with its reason and duration, again each minute, and its end.
 
+A call without an answer gives no reason. So its silence is reported only until a reason is known.
+
 Reads and writes are tracked separately. A full disk accepts no writes and answers every read; it must not alternate
 between healthy and unhealthy.
 """
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -43,6 +45,7 @@ StoreNotice: TypeAlias = StoreDown | StoreBack
 class _Failing:
     since: float
     reason: str
+    is_reason_known: bool
 
 
 class StoreAvailability:
@@ -52,23 +55,34 @@ class StoreAvailability:
         self._clock, self._notify = clock, notify
         self._failing: dict[AccessKind, _Failing] = {}
         self._down_since: float | None = None
-        self._notified_at = 0.0
+        self._notified_at, self._is_explained = 0.0, False  # of the last notice: when, and whether it gave a reason
         self._lock = threading.Lock()
 
     def failed(self, access: AccessKind, *, began_at: float, reason: str) -> None:
-        """Record a call without an answer. It counts even if it began before the last answer: it failed now."""
+        """Record a call that failed. It counts even if it began before the last answer: it failed now."""
+        self._record(access, _Failing(began_at, reason, is_reason_known=True))
+
+    def unanswered(self, access: AccessKind, *, began_at: float, silence: str) -> None:
+        """Record a call that got no answer in time; `silence` describes it. A known reason stays."""
+        self._record(access, _Failing(began_at, silence, is_reason_known=False))
+
+    def _record(self, access: AccessKind, failing: _Failing) -> None:
         with self._lock:
-            since = self._failing[access].since if access in self._failing else began_at
-            self._failing[access] = _Failing(since, reason)
+            before = self._failing.get(access)
+            if before is not None:
+                is_newer = failing.is_reason_known or not before.is_reason_known
+                failing = replace(failing if is_newer else before, since=before.since)
+            self._failing[access] = failing
             now = self._clock.monotonic()
             if self._down_since is None:
-                if now - since < OUTAGE_AFTER_S:
+                if now - failing.since < OUTAGE_AFTER_S:
                     return
-                self._down_since = since
-            elif now - self._notified_at < REMINDED_EVERY_S:
+                self._down_since = failing.since
+            elif now - self._notified_at < REMINDED_EVERY_S and (self._is_explained or not failing.is_reason_known):
                 return
+            self._is_explained = failing.is_reason_known
             self._notified_at, for_s = now, now - self._down_since
-        self._notify(StoreDown(reason, for_s))
+        self._notify(StoreDown(failing.reason, for_s))
 
     def answered(self, access: AccessKind) -> None:
         if not self._failing:  # the usual case needs no lock

@@ -26,13 +26,18 @@ class IndexEntry(msgspec.Struct, frozen=True):
     sort: Sort
 
 
+_NO_ENTRIES: Final = frozenset[IndexEntry]()
+
+
 def entries(table: TableName, row: Row) -> frozenset[IndexEntry]:
     """Return the index entries of a row. Raises `Rejected` if an index attribute has the wrong type.
 
     Raises `TooLarge` if such an attribute is too long.
     """
-    found = (_entry(index, row) for index in _INDEXES_OF[table])
-    return frozenset(entry for entry in found if entry is not None)
+    named = [index for index in _INDEXES_OF[table] if index.partition in row or index.sort in row]
+    if not named:
+        return _NO_ENTRIES  # most rows
+    return frozenset(entry for index in named if (entry := _entry(index, row)) is not None)
 
 
 def project(index: Index, row: Row) -> Row:
@@ -65,7 +70,7 @@ def ttl_column(row: Row) -> int | None:
     It is rounded up, because no row may expire too early.
     """
     ttl = row.get(TTL)
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float | Decimal):
+    if ttl is None or isinstance(ttl, bool) or not isinstance(ttl, int | float | Decimal):
         return None
     return max(-SQLITE_INT_MAX, min(SQLITE_INT_MAX, math.ceil(ttl)))
 

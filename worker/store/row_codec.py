@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 from worker.core.errors import ConfigError, Rejected
 from worker.runtime.json_bytes import from_json, to_json
 from worker.store.limits import number_from_text, number_to_text
-from worker.store.table import Row, Value
+from worker.store.table import Row, TooLarge, Value
 
 Encodable: TypeAlias = "str | int | bool | Sequence[Encodable] | Mapping[str, Encodable] | None"
 
@@ -27,6 +27,8 @@ def encode(value: Value) -> bytes:
     """Encode a row or value canonically. Raises `Rejected` or `TooLarge` for what cannot be stored."""
     try:
         return to_json(_tagged(value), is_sorted=True)
+    except RecursionError as error:
+        raise TooLarge("a value is nested too deeply; flatten it or store it as text") from error
     except ValueError as error:
         raise Rejected(f"a value cannot be stored: {error}; fix the program that wrote it") from error
 
@@ -42,8 +44,8 @@ def decode(body: bytes) -> Value:
         parsed = cast("Encodable", from_json(body))
     except ValueError as error:
         raise ConfigError(
-            f"a stored row is damaged ({error}): restore the store from a backup, or delete the row; it begins with "
-            f"{body[:60]!r}"
+            f"a stored row is damaged ({error}): it begins with {body[:60]!r}; find it with `interlock store check`, "
+            "then restore the store from a backup, or delete the row"
         ) from error
     if TAG_MARK not in body:
         return parsed
@@ -51,10 +53,14 @@ def decode(body: bytes) -> Value:
 
 
 def _tagged(value: Value) -> Encodable:
+    # Fast path for the types of nearly all values, because every row passes here.
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return cast("Encodable", value)
+    if kind is dict:
+        return _tagged_map(cast("Mapping[str, Value]", value))
     match value:
-        case None | bool():
-            return value
-        case str():
+        case bool() | str():
             return value
         case int() if -JSON_INT_MAX <= value < JSON_INT_MAX:
             return value
@@ -66,8 +72,10 @@ def _tagged(value: Value) -> Encodable:
             return _tagged_map(value)
         case Set():
             return _tagged_set(cast("Set[Value]", value))
+        case list() | tuple():
+            return [_tagged(member) for member in cast("Sequence[Value]", value)]
         case _:
-            return [_tagged(member) for member in value]
+            raise Rejected(f"a value of type {type(value).__name__} cannot be stored; convert it to text or a number")
 
 
 def _tagged_number(value: float | Decimal) -> Encodable:
@@ -82,7 +90,8 @@ def _tagged_map(value: Mapping[str, Value]) -> Encodable:
     # Fast path for texts: nearly every member is one, and every row passes here.
     members = {name: member if type(member) is str else _tagged(member) for name, member in value.items()}
     # A map that looks like a tag is wrapped in one, so that decoding returns the same map.
-    return {MAP: members} if any(name[:1] == "$" for name in members) else members
+    is_like_tag = "$" in "".join(members) and any(name[:1] == "$" for name in members)
+    return {MAP: members} if is_like_tag else members
 
 
 def _tagged_set(value: Set[Value]) -> Encodable:

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.builders.command_line import interlock, records
+from tests.support.worlds.live_worker import environment
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_session import told
 from worker.config.store_setting import STORE
@@ -90,9 +92,36 @@ def test_check_looks_at_everything_and_finds_a_new_store_sound() -> None:
 
     assert result.exit_code == 0
     assert [line.split()[:2] for line in result.stdout.splitlines()[:-1]] == [
-        ["ok", subject] for subject in ("file", "version", "layout", "durability", "integrity", "feed", "changes")
+        ["ok", subject]
+        for subject in ("file", "version", "layout", "durability", "integrity", "rows", "feed", "changes")
     ]
     assert result.stdout.endswith("no problems found\n")
+
+
+@pytest.mark.parametrize("body", [b"\x00garbage", b"[1]", b'{"rows": {"$n": "many"}}', "text"])
+def test_a_row_that_something_else_wrote_is_named_with_what_to_do(here: Path, body: bytes | str) -> None:
+    interlock("store", "init")
+    for number in range(3):
+        interlock("sensor", "put", "orders", f"ready-{number}", "status=done")
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE row SET body = ? WHERE sk = 'SENSOR#ready-1'", (body,))
+
+    [verdict] = [each for each in records(interlock("store", "check", "--json").stdout) if not each["ok"]]
+
+    assert verdict["finding"] == "damaged: control PIPELINE#orders SENSOR#ready-1"
+    assert "delete these rows" in verdict["remedy"]
+
+
+def test_whoever_meets_a_damaged_row_is_told_how_to_find_it(here: Path) -> None:
+    interlock("store", "init")
+    interlock("sensor", "put", "orders", "ready", "status=done")
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE row SET body = x'00' WHERE sk = 'SENSOR#ready'")
+
+    result = interlock("sensor", "get", "orders", "ready")
+
+    assert result.exit_code == 2
+    assert "find it with `interlock store check`" in result.stderr
 
 
 def test_check_of_no_store_says_how_to_make_one_and_makes_none(here: Path) -> None:
@@ -213,6 +242,30 @@ def test_migrate_brings_an_older_file_up_and_keeps_a_copy(here: Path) -> None:
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
     assert copy.name in result.stdout
+
+
+def test_a_migration_killed_while_it_copies_leaves_nothing_that_looks_like_a_copy(here: Path) -> None:
+    make_older(here / "interlock.db")
+    code = (
+        "import os, signal, sqlite3\n"
+        "class Dies(sqlite3.Connection):\n"
+        "    def backup(self, target, **options):\n"
+        "        target.execute('CREATE TABLE half (way)')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "connect = sqlite3.connect\n"
+        "sqlite3.connect = lambda *names, **options: connect(*names, **options, factory=Dies)\n"
+        "from worker.cli.main import main\n"
+        "main()\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, "store", "migrate"], cwd=here, env=environment(), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(here.glob("*.bak")) == []
+
+    assert interlock("store", "migrate").exit_code == 0
+
+    [copy] = here.glob("*.bak")
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_migrate_keeps_no_copy_if_told_so(here: Path) -> None:

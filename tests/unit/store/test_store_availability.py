@@ -41,6 +41,11 @@ class Outage:
         self.passes(took_s)
         self.availability.failed(access, began_at=began_at, reason=reason)
 
+    def goes_unanswered(self, *, took_s: float) -> None:
+        began_at = self.clock.monotonic()
+        self.passes(took_s)
+        self.availability.unanswered(AccessKind.WRITE, began_at=began_at, silence="no answer")
+
     def passes(self, seconds: float) -> None:
         self.clock.advance(timedelta(seconds=seconds))
 
@@ -113,6 +118,28 @@ def test_each_outage_is_reported() -> None:
         store.availability.answered(AccessKind.WRITE)
 
     assert [type(notice) for notice in store.notices] == [StoreDown, StoreBack] * 3
+
+
+def test_a_call_without_an_answer_does_not_replace_a_known_reason() -> None:
+    store = Outage()
+    store.fails(took_s=3, reason="database is locked")
+
+    store.goes_unanswered(took_s=1)
+
+    assert store.notices == [StoreDown("database is locked")]
+    assert store.availability.outage() == "the store cannot be written for 4 s: database is locked"
+
+
+def test_a_reason_that_follows_calls_without_an_answer_is_reported_at_once_and_then_each_minute() -> None:
+    store = Outage()
+    store.goes_unanswered(took_s=2)
+    store.goes_unanswered(took_s=2)
+
+    for _ in range(31):
+        store.fails(took_s=1, reason="database is locked")
+        store.goes_unanswered(took_s=1)
+
+    assert store.notices == [StoreDown("no answer"), StoreDown("database is locked"), StoreDown("database is locked")]
 
 
 # --- what calls say ---------------------------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ def unreachable(error: BaseException, where: str, hint: str = "") -> WorkerError
             f"{where} has a certificate that is not valid here: {said}; name the authority that signed it with "
             "ssl_ca_certs in the store's URL, and the server by a host name of the certificate"
         )
-    return NotTaken(f"{where} cannot be reached: {said}; it is tried again{hint}")
+    return NotTaken(
+        f"{where} cannot be reached: {said}; check that it runs, and its address; workers keep trying{hint}"
+    )
 
 
 def answered(error: ResponseError, where: str) -> WorkerError:

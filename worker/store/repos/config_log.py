@@ -1,5 +1,11 @@
-"""The log of configuration changes: every worker reads its tail, so it learns of a change in seconds."""
+"""The log of configuration changes: every worker reads its tail, so it learns of a change in seconds.
 
+Pipelines that are deployed together share a row: all rows of the log are in one partition, which takes a limited number
+of writes a second. A worker of an earlier version reads only the first pipeline of such a row; it learns of the others
+when their changed configurations are handled.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -28,6 +34,19 @@ class ConfigLogEntry:
 
 
 def append_write(entry: ConfigLogEntry, now: datetime) -> Put:
+    return Put(TableName.CONTROL, _row(entry, now), Absent())
+
+
+def append_many_write(entries: Sequence[ConfigLogEntry], now: datetime) -> Put:
+    """Build the write of one row for several changes of one kind. They must fit into a row."""
+    first, *others = entries
+    row = _row(first, now)
+    if others:
+        row = {**row, "others": [{"pipelineId": each.pipeline, "configHash": each.config_hash} for each in others]}
+    return Put(TableName.CONTROL, row, Absent())
+
+
+def _row(entry: ConfigLogEntry, now: datetime) -> Row:
     row = {
         "PK": keys.CONFIG_LOG,
         "SK": keys.stamped_sk(now, entry.id),
@@ -37,7 +56,7 @@ def append_write(entry: ConfigLogEntry, now: datetime) -> Put:
         "configHash": entry.config_hash,
         TTL: expiry(now, retention.CONFIG_LOG),
     }
-    return Put(TableName.CONTROL, without_none(row), Absent())
+    return without_none(row)
 
 
 class ConfigLog:
@@ -48,21 +67,24 @@ class ConfigLog:
         await self._tables.commit(append_write(entry, now))
 
     async def read(self, tail: Tail, now: datetime, limit: int = 1000) -> tuple[list[ConfigLogEntry], Tail]:
-        """Return the changes since `tail`, oldest first, and the new tail.
+        """Return the changes in up to `limit` rows since `tail`, oldest first, and the new tail.
 
         A tail older than a week has missed some: list the configurations instead. A damaged row does not hide the
         others: as long as it names a pipeline, that pipeline counts as changed.
         """
         rows, tail = await follow(self._tables, TableName.CONTROL, keys.CONFIG_LOG, tail, now=now, limit=limit)
-        return [_entry(row) for row in rows if loose_text(row, "pipelineId")], tail
+        return [entry for row in rows for entry in _entries(row)], tail
 
 
-def _entry(row: Row) -> ConfigLogEntry:
+def _entries(row: Row) -> Iterator[ConfigLogEntry]:
+    others = row.get("others")
     change = loose_text(row, "change")
-    return ConfigLogEntry(
-        id=loose_text(row, "id"),
-        pipeline=PipelineId(loose_text(row, "pipelineId")),
-        change=ConfigChange(change) if change in set(ConfigChange) else ConfigChange.CHANGED,
-        config_hash=loose_text(row, "configHash") or None,
-        at=keys.stamp_of(str(row["SK"])),
-    )
+    for each in (row, *(others if isinstance(others, list) else ())):
+        if isinstance(each, Mapping) and (pipeline := loose_text(each, "pipelineId")):
+            yield ConfigLogEntry(
+                id=loose_text(row, "id"),
+                pipeline=PipelineId(pipeline),
+                change=ConfigChange(change) if change in set(ConfigChange) else ConfigChange.CHANGED,
+                config_hash=loose_text(each, "configHash") or None,
+                at=keys.stamp_of(str(row["SK"])),
+            )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.core.model.events import Event
+from worker.core.model.events import Event, causal_order
 from worker.store import retention
 from worker.store.rows import expiry, first_rows, loose_text, to_json_map, without_none
 from worker.store.table import (
@@ -50,7 +50,7 @@ def event_of(row: Row) -> StoredEvent | None:
     at = keys.stamp_of(str(row["SK"]))
     if at is None:
         return None
-    detail = row.get("detail")
+    detail, order = row.get("detail"), row.get("order")
     event = Event(
         id=loose_text(row, "id"),  # the Lambda edition's events have none
         type=loose_text(row, "eventType"),
@@ -60,6 +60,7 @@ def event_of(row: Row) -> StoredEvent | None:
         period=loose_text(row, "date"),
         message=loose_text(row, "message"),
         detail=to_json_map(detail) if isinstance(detail, Mapping) else {},
+        order=order if isinstance(order, int) else 0,
     )
     return StoredEvent(event, out=row.get("out") is True)
 
@@ -80,7 +81,7 @@ class Events:
         """Return the last events of a pipeline, latest first."""
         partition = keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=_ALL_TIMES, reverse=True, limit=limit)
-        return _events(rows)
+        return _latest_first(rows)
 
     async def since(
         self, pipeline: str, tail: Tail, now: datetime, limit: int = 1000
@@ -106,7 +107,7 @@ class Events:
         rows = await first_rows(
             self._tables, TableName.EVENTS, event_type, sk=span, index=EVENT_TYPES, reverse=True, limit=limit
         )
-        return _events(rows)
+        return _latest_first(rows)
 
 
 def _put(event: Event, *, out: bool) -> Put:
@@ -122,9 +123,15 @@ def _put(event: Event, *, out: bool) -> Put:
         "timestamp": keys.millis(event.at),
         "detail": event.detail or None,
         "out": out or None,
+        "order": event.order or None,
         TTL: expiry(event.at, retention.EVENTS),
     }
     return Put(TableName.EVENTS, without_none(row), Absent())
+
+
+def _latest_first(rows: list[Row]) -> list[StoredEvent]:
+    # The key of an event has its time and type, but the events of one decision have the same time.
+    return sorted(_events(rows), key=lambda stored: causal_order(stored.event), reverse=True)
 
 
 def _events(rows: list[Row]) -> list[StoredEvent]:

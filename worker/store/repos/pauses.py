@@ -29,6 +29,11 @@ def not_paused(pipeline: PipelineId, now: datetime) -> Check:
     return Check(TableName.CONTROL, pause_key(pipeline), any_of(Absent(), is_over))
 
 
+def is_about_pause(write: Write) -> bool:
+    """Return whether a refused write shows that the pipeline is paused."""
+    return write.table is TableName.CONTROL and write.key.sk == keys.PAUSE
+
+
 class Pauses:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

@@ -1,14 +1,14 @@
 """Runs: one row each, both lock and state, changed only by compare-and-swap."""
 
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 from worker.core.model import keys
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.run.state import Deletion, ForeignRun, Run, Status
+from worker.core.run.state import Deletion, ForeignRun, Run, Status, altered
 from worker.core.time.periods import Period
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.deletions import Deletions, lifted
@@ -103,7 +103,7 @@ class Runs:
 
         Its version continues from the deleted run's, because consumers order events by it.
         """
-        return await self._put(replace(run, version=deletion.version), Absent(), (*extra, lifted(run.key, deletion)))
+        return await self._put(altered(run, version=deletion.version), Absent(), (*extra, lifted(run.key, deletion)))
 
     async def take_over(self, foreign: ForeignRun, run: Run, *extra: Write) -> Run:
         """Replace a row of the Lambda edition, if it is still as it was read. Raises `StaleWrite`."""
@@ -174,7 +174,7 @@ class Runs:
         return await first_rows(self._tables, TableName.CONTROL, bucket, index=LISTS, reverse=True, limit=limit)
 
     async def _put(self, run: Run, condition: Condition, extra: tuple[Write, ...]) -> Run:
-        saved = replace(run, version=run.version + 1)
+        saved = altered(run, version=run.version + 1)
         # First in the commit: the run's row stores the commit id.
         await self._tables.commit(Put(TableName.CONTROL, run_to_row(saved), condition), *extra)
         return saved

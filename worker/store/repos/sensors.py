@@ -143,10 +143,10 @@ class Sensors:
                 if sensor is not None:
                     yield sensor
 
-    async def list(self, pipeline: PipelineId, prefix: str = "") -> AsyncIterator[Sensor]:
+    async def list(self, pipeline: PipelineId, prefix: str = "", *, reverse: bool = False) -> AsyncIterator[Sensor]:
         """Yield all sensors of a pipeline whose key begins with `prefix`, in order of their key."""
-        begin = Prefix(keys.sensor_sk(prefix))
-        async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=begin):
+        begin, partition = Prefix(keys.sensor_sk(prefix)), keys.pipeline_pk(pipeline)
+        async for row in query_all(self._tables, TableName.CONTROL, partition, sk=begin, reverse=reverse):
             sensor = sensor_of(row)
             if sensor is not None:
                 yield sensor

@@ -53,15 +53,15 @@ class Session:
     state: SessionState
     changes: int = 0  # rises when it took, asked for or released a lease; others read the leases only then
     load: int = 0
-    duties: frozenset[str] = frozenset()  # its roles; empty: all
+    roles: frozenset[str] = frozenset()  # its roles; empty: all
     program: str = ""  # its version, for people; no decision depends on it
     pace: str = ""  # its timing, which all workers must share; empty: an older version without it
     kept_until: int = 0  # of a DEAD session, in seconds since 1970
     process: str = ""  # its process, if workers of its store can prove that it has ended; empty: they cannot
     heard_at: datetime | None = None  # its last heartbeat, by its own clock; for people, no decision depends on it
 
-    def does(self, duty: str) -> bool:
-        return not duty or not self.duties or duty in self.duties
+    def does(self, role: str) -> bool:
+        return not role or not self.roles or role in self.roles
 
     @property
     def is_alive(self) -> bool:
@@ -88,7 +88,7 @@ class Sessions:
         self,
         session: SessionId,
         program: str,
-        duties: frozenset[str] = frozenset(),
+        roles: frozenset[str] = frozenset(),
         *,
         pace: str = "",
         at: datetime | None = None,
@@ -103,7 +103,7 @@ class Sessions:
             "chg": 0,
             "load": 0,
             "ver": program,
-            "duties": sorted(duties),
+            "duties": sorted(roles),
             **({"pace": pace} if pace else {}),
             **({"process": process} if process else {}),
             **_heard(at),
@@ -189,7 +189,7 @@ def _session(row: Row) -> Session:
         state=choice(row, "state", SessionState),
         changes=whole(row, "chg"),
         load=whole(row, "load"),
-        duties=frozenset(texts(row, "duties")),
+        roles=frozenset(texts(row, "duties")),
         program=loose_text(row, "ver"),
         pace=loose_text(row, "pace"),
         process=loose_text(row, "process"),

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -15,6 +16,7 @@ import msgspec
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
 from worker.store.admin import Figure, Migration, StoreFinding
+from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import EPOCH
 from worker.store.sqlite.errors import TROUBLES, translated, unusable
 from worker.store.sqlite.file import BUSY_TIMEOUT, connect, connect_in_memory
@@ -30,6 +32,7 @@ from worker.store.sqlite.schema import APPLICATION_ID, VERSION
 from worker.store.sqlite.statements import (
     CHANGE_OLDEST,
     ENTRIES_COUNT,
+    ROWS_AFTER,
     ROWS_COUNT,
     ROWS_EXPIRED_COUNT,
     TRIMMED_GET,
@@ -37,6 +40,7 @@ from worker.store.sqlite.statements import (
 from worker.store.table import ACTIVE, LISTS, Index, TableName
 
 PROBLEMS_MAX: Final = 10
+CHECKED_ROWS: Final = 1_000
 ROOM_BYTES_MIN: Final = 100_000  # a few commits of a few rows
 WAL, FULL = "wal", 2
 
@@ -136,11 +140,14 @@ class SqliteAdmin:
         copy = self._path.with_name(f"{self._path.name}.v{version}.{moment}.bak")
         if copy.exists():
             raise ConfigError(f"the copy {copy} is there already; move it away, or migrate with --no-backup")
+        # An incomplete copy is worse than none: the process may be killed at any moment.
+        part = copy.with_name(f"{copy.name}.part")
         try:
-            with self._opened() as source, closing(sqlite3.connect(copy)) as target:
+            with self._opened() as source, closing(sqlite3.connect(part)) as target:
                 source.backup(target)
+            part.rename(copy)
         except BaseException:
-            copy.unlink(missing_ok=True)  # an incomplete copy is worse than none
+            part.unlink(missing_ok=True)
             raise
         return copy
 
@@ -178,7 +185,7 @@ class SqliteAdmin:
         try:
             yield (layout := self._layout())
             if layout.is_sound:
-                yield from (self._durability(), self._integrity(), self._feed(), self._changes())
+                yield from (self._durability(), self._integrity(), self._rows(), self._feed(), self._changes())
         except ConfigError as error:
             yield _refused("content", error)
 
@@ -208,6 +215,29 @@ class SqliteAdmin:
             damage = "; ".join([*found[:PROBLEMS_MAX], *more])
             return StoreFinding("integrity", damage, "the file is damaged: restore a backup")
         return StoreFinding("integrity", "SQLite's quick_check finds nothing wrong")
+
+    def _rows(self) -> StoreFinding:
+        damaged = list(islice(self._damaged_rows(), PROBLEMS_MAX + 1))
+        if damaged:
+            named = "; ".join([*damaged[:PROBLEMS_MAX], *(["and more"] if len(damaged) > PROBLEMS_MAX else [])])
+            return StoreFinding(
+                "rows", f"damaged: {named}", "restore a backup, or delete these rows from the table `row`"
+            )
+        return StoreFinding("rows", "every row can be read")
+
+    def _damaged_rows(self) -> Iterator[str]:
+        """Yield the names of rows that this program has not written. No snapshot is held between two pages."""
+        for table in TableName:
+            place = ("", "")
+            while True:
+                with self._opened() as connection:
+                    found = connection.execute(ROWS_AFTER, (table, *place, CHECKED_ROWS)).fetchall()
+                for pk, sk, body in found:
+                    place = (pk, sk)
+                    if not _is_sound(body):
+                        yield f"{table} {pk} {sk}"
+                if len(found) < CHECKED_ROWS:
+                    break
 
     def _feed(self) -> StoreFinding:
         with self._opened() as connection:
@@ -271,6 +301,13 @@ def _is_there(path: Path) -> bool:
 def _refused(subject: str, error: WorkerError) -> StoreFinding:
     finding, _, remedy = str(error).rpartition("; ")
     return StoreFinding(subject, finding or remedy, remedy)
+
+
+def _is_sound(body: object) -> bool:
+    try:
+        return isinstance(body, bytes) and isinstance(decode_row(body), dict)
+    except (ConfigError, ValueError, ArithmeticError, TypeError, AttributeError):  # also: tags with other content
+        return False
 
 
 def _layout_of(connection: sqlite3.Connection) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 import msgspec
 
 from worker.store.index_entries import IndexEntry, entries, ttl_column
-from worker.store.limits import row_bytes
+from worker.store.limits import BYTES_PER_JSON_BYTE, COMMIT_BYTES_MAX, DEPTH_MAX, check_size, row_bytes
 from worker.store.row_codec import decode_row, encode
 from worker.store.sqlite.conditions import holds
 from worker.store.sqlite.statements import (
@@ -61,11 +61,13 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True):
 def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: str, now: datetime) -> None:
     """Apply all writes or, by raising before the first of them, none.
 
-    Two phases ensure this without a savepoint: planning raises every refusal before anything is written. Raises
-    `StaleWrite`, `TooLarge` or `Rejected`.
+    Two phases ensure this without a savepoint: planning raises every refusal before anything is written. The caller has
+    called `check_form`. Raises `StaleWrite`, `TooLarge` or `Rejected`.
     """
     stamps = stamps_of(writes, commit_id)
     plan = [_plan(connection, write, stamp) for write, stamp in zip(writes, stamps, strict=True)]
+    if sum(len(step.after.body) for step in plan if step.after) > COMMIT_BYTES_MAX // BYTES_PER_JSON_BYTE:
+        check_size(writes)
     for step in plan:
         apply(connection, step, now)
 
@@ -96,9 +98,10 @@ def microseconds(at: datetime) -> int:
 def stamps_of(writes: Sequence[Write], commit_id: str) -> list[Row]:
     """Return what each write stores in addition: the commit id on the first `Put` or `Update`."""
     stamps: list[Row] = [{}] * len(writes)
-    first = next((at for at, write in enumerate(writes) if isinstance(write, Put | Update)), None)
-    if first is not None:
-        stamps[first] = {COMMIT_ID: commit_id}
+    for at, write in enumerate(writes):
+        if isinstance(write, Put | Update):
+            stamps[at] = {COMMIT_ID: commit_id}
+            break
     return stamps
 
 
@@ -134,14 +137,18 @@ def _updated(write: Update, row: Row | None) -> Row:
 
 def _checked_image(write: Put | Update, row: Row) -> Image:
     body = encode(row)
-    # A digit and a comma count as a number of 21 bytes, and nothing else counts as more per byte: short JSON needs no
-    # exact count.
-    if len(body) > ROW_BYTES_MAX // 16 and (size := row_bytes(row)) > ROW_BYTES_MAX:
+    # Short JSON needs no exact count, unless it may be nested too deep.
+    is_surely_small = len(body) <= ROW_BYTES_MAX // BYTES_PER_JSON_BYTE and _depth_at_most(body) <= DEPTH_MAX
+    if not is_surely_small and (size := row_bytes(row)) > ROW_BYTES_MAX:
         raise TooLarge(
             f"{write.table} {write.key.pk} {write.key.sk} would have {size} bytes; at most {ROW_BYTES_MAX} fit in a "
             "row: keep large data elsewhere and store where it is"
         )
     return image_of(write.table, row, body)
+
+
+def _depth_at_most(body: bytes) -> int:
+    return body.count(b"{") + body.count(b"[")
 
 
 # --- applying: writes, and fails only together with the whole transaction ---------------------------------------------
@@ -162,6 +169,8 @@ def _write_row(connection: sqlite3.Connection, step: RowChange) -> tuple[int | N
 def _write_entries(connection: sqlite3.Connection, step: RowChange, number: int | None) -> None:
     old = frozenset[IndexEntry]() if step.before is None else step.before.entries
     new = frozenset[IndexEntry]() if step.after is None else step.after.entries
+    if old == new:
+        return
     pk, sk = step.key.pk, step.key.sk
     for entry in old - new:
         connection.execute(ENTRY_DELETE, (entry.index, entry.part, entry.sort, pk, sk))

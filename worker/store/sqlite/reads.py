@@ -88,8 +88,10 @@ def changes(connection: sqlite3.Connection, table: TableName, after: int, limit:
 def last_position(connection: sqlite3.Connection) -> int:
     """Return the position of the newest change, also if all changes were deleted."""
     [last] = connection.execute(CHANGE_LAST).fetchone()
+    if last is not None:
+        return last
     [trimmed] = connection.execute(TRIMMED_GET).fetchone()
-    return trimmed if last is None else last
+    return trimmed
 
 
 def _open(connection: sqlite3.Connection, asked: Query) -> sqlite3.Cursor:

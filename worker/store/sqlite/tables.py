@@ -15,7 +15,7 @@ import msgspec
 
 from worker.runtime.clock import Clock
 from worker.runtime.ids import random_long_id
-from worker.store.limits import check_commit
+from worker.store.limits import check_form
 from worker.store.sqlite import commit as sqlite_commit
 from worker.store.sqlite import housekeeping
 from worker.store.sqlite import reads as sqlite_reads
@@ -145,7 +145,7 @@ class SqliteTables:
         return await self._lanes.reads.run(lambda connection: sqlite_reads.query(connection, asked, now))
 
     async def commit(self, *writes: Write) -> None:
-        check_commit(writes)
+        check_form(writes)
         commit_id, now = self._new_commit_id(), self._clock.now()
         await self._lanes.writes.run(lambda connection: sqlite_commit.commit(connection, writes, commit_id, now))
 
