@@ -1,18 +1,23 @@
 """What is foretold about a request is what a worker then makes of it, in every state of a run."""
 
+from dataclasses import replace
+from datetime import date, timedelta
+
 import pytest
 
 from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, NO_FAULT, FaultyTables, Operation
 from tests.support.worlds.engine import World, a_world, run_key
 from worker.config.versions import Version
 from worker.core.run.forecast import Prospect
 from worker.core.run.state import State
+from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain
 from worker.operations.explain.load import SnapshotLoader
 from worker.operations.explain.snapshot import RunSnapshot
-from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
+from worker.operations.runs.requests import InterruptedReplay, RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import Requests, RerunRequest
 
 ANSWERS = {Prospect.ACCEPTED: "RERUN_ACCEPTED", Prospect.REFUSED: "RERUN_REJECTED"}
@@ -151,3 +156,27 @@ async def test_a_signal_that_is_missing_is_what_holds_back_a_run_that_does_not_e
 
     assert before.summary.startswith("Blocked by trigger")
     assert after.summary.startswith("Blocked by rules")
+
+
+@on_virtual_time
+async def test_an_interrupted_replay_says_where_to_continue_and_the_rest_is_requested_once() -> None:
+    world = await a_world()
+    await world.deploy()
+    days = [date(2026, 1, 1) + timedelta(days=number) for number in range(60)]
+    keys = [replace(run_key(), period=Period(day)) for day in days]
+    faults = iter([NO_FAULT, DROP_BEFORE])
+    tables = FaultyTables(
+        world.tables, lambda operation: next(faults, NO_FAULT) if operation is Operation.COMMIT else NO_FAULT
+    )
+    asking, version = RunRequests(tables, world.clock), await version_of(world)
+
+    with pytest.raises(InterruptedReplay, match=r"continue from 2026-02-20") as interrupted:
+        await asking.replay(keys, version, RerunSpec(reason="replay"))
+    requests = Requests(world.tables)
+    first = [await requests.rerun_of(key) for key in keys]
+    await asking.replay(keys[interrupted.value.done :], version, RerunSpec(reason="replay"))
+
+    assert [request is not None for request in first] == [number < interrupted.value.done for number in range(60)]
+    asked = [await requests.rerun_of(key) for key in keys]
+    assert None not in asked
+    assert asked[: interrupted.value.done] == first[: interrupted.value.done]

@@ -40,7 +40,7 @@ async def run_of(world: World, period: str) -> Run:
 
 @pytest.mark.parametrize(
     ("sensors", "read_units"),
-    [(("count",), 9), (tuple(f"count#2026-03-03T12{minute}" for minute in (10, 20, 30, 40)), 5)],
+    [(("count",), 8), (tuple(f"count#2026-03-03T12{minute}" for minute in (10, 20, 30, 40)), 4)],
     ids=["a plain sensor", "sensors with their period in the key"],
 )
 def test_a_cron_run_with_one_sensor_costs_at_most_28_write_units(sensors: tuple[str, ...], read_units: int) -> None:

@@ -5,6 +5,7 @@ from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.remote_store import Fault, FaultyTables, on_commit
 from tests.support.worlds.dependencies import (
     FAILED,
+    a_chain,
     after,
     attempt_of,
     key_of,
@@ -16,7 +17,7 @@ from tests.support.worlds.dependencies import (
     state_of,
     told,
 )
-from tests.support.worlds.engine import DAY, World, a_world
+from tests.support.worlds.engine import DAY, World
 from worker.config.deploy import withdraw
 from worker.config.versions import Unusable, Version
 from worker.core.model.keys import cycle_mark_sk
@@ -33,15 +34,9 @@ from worker.operations.runs.requests import RerunSpec, RunRequests
 from worker.store.repos.delivery.threads import ThreadKey
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
+from worker.store.table import Change, TableName
 
 HOURS = [f"{DAY}T{hour:02d}" for hour in range(24)]
-
-
-async def a_chain(*texts: str) -> World:
-    world = await a_world()
-    world.runner.at_once = Succeeded()
-    await push(world.tables, world, *texts)
-    return world
 
 
 @on_virtual_time
@@ -58,6 +53,26 @@ async def test_a_run_is_created_when_its_upstream_completes_and_knows_what_it_st
     assert last.path == ("a", "b")
     assert middle is not None
     assert last.started_after == {f"b/stream/{DAY}": f"{middle.run_id[:8]}.1"}
+
+
+@on_virtual_time
+async def test_the_end_of_a_run_is_looked_at_only_if_another_pipeline_may_depend_on_it() -> None:
+    world = await a_chain(root("a"), root("b"), after("c", ["a"]))
+    async with world.worker() as worker:
+        for name in ("a", "b"):
+            await ready(world, name, DAY)
+        await world.wait(seconds=2)
+        ends = {change.key.pk: change for change in await world.tables.changes(TableName.CONTROL, 0) if is_end(change)}
+        wanted = {pk: worker.router.wants(change) for pk, change in ends.items()}
+
+        assert wanted == {"PIPELINE#a": True, "PIPELINE#b": False, "PIPELINE#c": True}
+        await world.wait(minutes=1)
+        # By now another pipeline may have been deployed that runs after it.
+        assert worker.router.wants(ends["PIPELINE#b"])
+
+
+def is_end(change: Change) -> bool:
+    return change.key.sk.startswith("TRIGGER#") and (change.image or {}).get("status") == "COMPLETED"
 
 
 @on_virtual_time
@@ -515,44 +530,3 @@ async def test_a_rerun_below_waits_for_a_request_that_a_pause_holds_for_hours() 
 
         assert held == 1
         assert [await attempt_of(world, f"{name}/{DAY}") for name in "abd"] == [2, 2, 2]
-
-
-@on_virtual_time
-async def test_a_result_follows_although_a_run_further_above_cannot_run_again() -> None:
-    world = await a_chain(root("a"), root("b"), after("c", ["a", "b"]), after("d", ["c"]), after("e", ["d"]))
-    async with world.worker():
-        for name in ("a", "b"):
-            await ready(world, name, DAY)
-        await world.wait(minutes=2)
-        world.runner.at_once = FAILED
-        await rerun(world, f"b/{DAY}")
-        await world.wait(minutes=10)
-        world.runner.at_once = Succeeded()
-        await rerun(world, f"a/{DAY}")
-        await world.wait(minutes=10)
-        # c is out of date and waits for b, which a person has to fix; d is run again by one.
-        await rerun(world, f"d/{DAY}")
-        await world.wait(minutes=10)
-        attempts = [await attempt_of(world, f"{name}/{DAY}") for name in "acde"]
-        await rerun(world, f"b/{DAY}")
-        await world.wait(minutes=10)
-
-        assert attempts == [2, 1, 2, 2]
-        assert await state_of(world, f"b/{DAY}") is State.COMPLETED
-        assert [await attempt_of(world, f"{name}/{DAY}") for name in "cd"] == [2, 3]
-
-
-@on_virtual_time
-async def test_a_result_follows_although_the_rerun_of_a_run_above_it_was_rejected() -> None:
-    world = await a_chain(root("a"), after("b", ["a"]), after("c", ["b"]), after("d", ["c"]))
-    async with world.worker():
-        await ready(world, "a", DAY)
-        await world.wait(minutes=2)
-        await push(world.tables, world, after("b", ["a"], f"exclude: {{dates: ['{DAY}']}}"))
-        await rerun(world, f"a/{DAY}")
-        await world.wait(minutes=10)
-        await rerun(world, f"c/{DAY}")
-        await world.wait(minutes=10)
-
-        assert [await attempt_of(world, f"{name}/{DAY}") for name in "abcd"] == [2, 1, 2, 2]
-        assert len(await told(world, "b", "PIPELINE_EXCLUDED")) == 1

@@ -8,13 +8,29 @@ from tests.support.builders.values import a_job
 from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from tests.support.fakes.counting_tables import counted
+from tests.support.fakes.forwarding_tables import ForwardingTables
 from tests.support.fakes.remote_store import Fault, FaultyTables, on_commit
-from tests.support.worlds.engine import CONFIG, a_world
+from tests.support.worlds.engine import CONFIG, ORDERS, a_world
+from worker.core.model import keys
 from worker.core.model.pipeline import JobType
-from worker.core.run.state import Outcome, State
+from worker.core.run.state import Outcome, Pause, State
 from worker.net.http_client import CONNECTIONS_MAX
 from worker.runtime.rate_limit import TokenBucket
+from worker.store.repos.pauses import Pauses
+from worker.store.table import Key, Row, TableName, Tables
 from worker.targets.calls import Limits, Targets, target_of
+
+
+class NotedReads(ForwardingTables):
+    """The store, with the sort key of every single read noted."""
+
+    def __init__(self, tables: Tables, asked: list[str]) -> None:
+        super().__init__(tables)
+        self._asked = asked
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        self._asked.append(key.sk)
+        return await super().get(table, key)
 
 
 @on_virtual_time
@@ -71,6 +87,29 @@ async def test_a_whole_life_costs_a_constant_number_of_rows_however_long_it_last
         return counter.rows["written"]
 
     assert await written(1) == await written(50)
+
+
+@on_virtual_time
+async def test_a_run_that_a_sensor_starts_reads_no_pause_unless_its_commit_meets_one() -> None:
+    asked: list[str] = []
+    world = await a_world(lambda tables: NotedReads(tables, asked))
+    async with world.worker():
+        await world.deploy()
+        for day in ("2026-03-01", "2026-03-02"):  # the second is created together with its start
+            asked.clear()
+            await world.count(100, day)
+            await world.ready(day)
+            await world.wait(minutes=1)
+        begun, asked_while_open = await world.state("2026-03-02"), asked.count(keys.PAUSE)
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await world.count(100)
+        await world.ready()
+        await world.wait(minutes=1)
+
+    assert begun is State.POLLING
+    assert asked_while_open == 0
+    assert keys.PAUSE in asked
+    assert await world.state() is None
 
 
 @on_virtual_time

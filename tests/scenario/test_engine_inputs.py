@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.clock.manual import NOON
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.fakes.remote_store import FaultyTables
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world, begin, run_key
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State
+from worker.operations.runs.events import EventReader
+from worker.store.repos.events import Events
 from worker.store.repos.requests import Requests
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Put, TableName, Tables, Write
@@ -52,6 +55,28 @@ async def report_success(world: World) -> None:
         "event": "success",
     }
     await world.tables.commit(Put(TableName.JOBLOG, row))
+
+
+# --- the order of events ----------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_events_of_one_millisecond_are_listed_in_the_order_in_which_they_were_decided() -> None:
+    world = await a_world()
+    async with world.worker():
+        await begin(world, CONFIG + SLA)
+        await world.settle()
+        await world.ready(note="corrected")
+        await world.settle()
+        await ended(world)
+        await ended(world)
+
+    decided, at_once = await world.events(), [stored.event.at for stored in await world.stored_events()]
+    assert len(set(at_once)) < len(at_once)
+    listed = [stored.event.type for stored in await Events(world.tables).latest(ORDERS)]
+    assert listed[::-1] == decided
+    read = await EventReader(world.tables, NOON, pipeline=ORDERS).news(world.clock.now())
+    assert [event.type for event in read] == decided
 
 
 # --- the trigger and the rules ----------------------------------------------------------------------------------------

@@ -199,8 +199,8 @@ def _owner(*workers: LiveWorker) -> LiveWorker | None:
 def test_a_worker_without_the_engine_says_what_it_is_there_for_and_lists_no_pipelines(tmp_path: Path) -> None:
     assert interlock("store", "init", at=tmp_path).returncode == 0
 
-    with live_worker(tmp_path, INTERLOCK_DUTIES="relay") as worker:
-        assert worker.has_logged('"duties":["relay"]')
+    with live_worker(tmp_path, INTERLOCK_ROLES="relay") as worker:
+        assert worker.has_logged('"roles":["relay"]')
         assert not worker.has_logged("pipelines.none")
 
 

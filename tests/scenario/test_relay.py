@@ -105,6 +105,42 @@ async def test_what_was_decided_before_the_relay_was_there_is_told_too() -> None
 
 
 @on_virtual_time
+async def test_an_event_that_no_route_takes_is_passed_over_without_being_handled() -> None:
+    failures, starts = Inbox(), Inbox()
+    world = RelayWorld()
+    world.route(
+        Route("failures", parse_pattern({"detail-type": ["JOB_FAILED"]}), failures.deliver),
+        Route("starts", parse_pattern({"detail-type": [{"prefix": "JOB_TRIGG"}]}), starts.deliver),
+    )
+    for number in range(2):
+        await world.tell(f"failed {number}")
+        await world.tell(f"began {number}", event_type=EventType.JOB_TRIGGERED)
+        await world.tell(f"passed {number}", event_type=EventType.VALIDATION_PASSED)
+
+    async with world.consuming() as reader:
+        await world.clock.sleep(3)
+
+    assert failures.messages == ["failed 0", "failed 1"]
+    assert starts.messages == ["began 0", "began 1"]
+    assert (reader.counts.received, reader.counts.done) == (4, 4)
+
+
+@on_virtual_time
+async def test_a_route_that_tests_more_than_the_type_is_asked_about_each_event() -> None:
+    inbox = Inbox()
+    world = RelayWorld()
+    orders_only = parse_pattern({"detail-type": ["JOB_FAILED"], "detail": {"pipelineId": ["orders"]}})
+    world.route(Route("chat", orders_only, inbox.deliver))
+    await world.tell("one")
+    await world.tell("two", pipeline="invoices")
+
+    async with world.relaying():
+        await world.clock.sleep(3)
+
+    assert inbox.messages == ["one"]
+
+
+@on_virtual_time
 async def test_a_successor_repeats_nothing_that_was_checkpointed() -> None:
     inbox = Inbox()
     world = world_with(chat=inbox)

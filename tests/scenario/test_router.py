@@ -1,5 +1,6 @@
 """What changed rows mean, and what they do not."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from tests.support.clock.virtual_time import on_virtual_time
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world
 from worker.core.model import keys
+from worker.core.model.values import Json
 from worker.core.run.facts import Origin
 from worker.core.run.state import State
+from worker.engine.intake.resync import ROUTINE_MAX
 from worker.store.repos.config_log import ConfigLog
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensors
@@ -319,6 +322,51 @@ async def test_a_resync_finds_signals_that_were_missed_and_starts_each_once() ->
     assert await world.run("2026-03-03") is not None
     assert await world.run("2026-02-20") is None
     assert await world.events() == ["TRIGGER_RECOVERED", "TRIGGER_RECOVERED"]
+
+
+NEXT_DAY = "2026-03-04"
+BY_PREFIX = CONFIG.replace("key: ready,", "key: ready, match: prefix,")
+
+
+async def write_unnoticed(world: World, names: Iterable[str], **data: Json) -> None:
+    """Write sensors whose records nobody reads."""
+    for name in names:
+        await Sensors(world.tables).put(ORDERS, name, data)
+    world.read_to[TableName.CONTROL] = await world.tables.last_position()
+
+
+@on_virtual_time
+async def test_a_resync_finds_a_signal_of_a_prefix_among_thousands_of_old_ones() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(BY_PREFIX)
+        await world.settle()
+        await write_unnoticed(world, (f"ready-{number:04d}#2026-02-20" for number in range(1, 2_000)), status="done")
+        await write_unnoticed(world, [f"ready-0000#{DAY}", f"ready-1000#{NEXT_DAY}"], status="done")
+        await worker.parts.resync.run(ORDERS, may_begin=lambda _: True)
+        await world.settle()
+
+    assert await world.run(DAY) is not None
+    assert await world.run(NEXT_DAY) is not None
+    assert await world.run("2026-02-20") is None
+    assert set(await world.events()) == {"TRIGGER_RECOVERED"}
+
+
+@on_virtual_time
+async def test_a_routine_check_handles_the_latest_sensors_of_a_prefix_and_says_once_a_day_that_there_are_more() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(BY_PREFIX)
+        await world.settle()
+        await write_unnoticed(world, (f"ready-{number:04d}#2026-03-01" for number in range(ROUTINE_MAX)), status="no")
+        await write_unnoticed(world, [f"ready-0500#{DAY}"], status="done")
+        for _ in range(2):
+            await worker.parts.resync.run(ORDERS, may_begin=lambda _: True)
+            await world.settle()
+
+    assert await world.run(DAY) is not None
+    [told] = [each.event for each in await world.stored_events() if each.event.type == "RESYNC_INCOMPLETE"]
+    assert (told.detail["sensorKey"], told.detail["handled"]) == ("ready", ROUTINE_MAX)
 
 
 @on_virtual_time

@@ -233,8 +233,11 @@ async def test_a_dry_deletion_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER], ids=["lost before the store", "lost after the store"])
+@pytest.mark.parametrize("forget", [False, True], ids=["remembered", "forgotten"])
 @on_virtual_time
-async def test_a_deletion_interrupted_at_any_write_and_repeated_deletes_everything_once(fault: Fault) -> None:
+async def test_a_deletion_interrupted_at_any_write_and_repeated_deletes_everything_once(
+    fault: Fault, *, forget: bool
+) -> None:
     for point in range(3):
         world = await a_world()
         async with world.worker():
@@ -246,11 +249,11 @@ async def test_a_deletion_interrupted_at_any_write_and_repeated_deletes_everythi
         assert await world.job_log()
         loss = OneLoss(point, fault)
         try:
-            await delete(world, tables=FaultyTables(world.tables, loss), with_history=True)
+            await delete(world, tables=FaultyTables(world.tables, loss), with_history=True, forget=forget)
         except RetryLater:
-            await delete(world, with_history=True)
+            await delete(world, with_history=True, forget=forget)
 
-        assert await rows_about_run(world) == [f"DELETED#stream#{DAY}"]
+        assert await rows_about_run(world) == ([] if forget else [f"DELETED#stream#{DAY}"])
         assert await world.job_log() == []
         assert await world.reruns() == []
         assert (await world.events()).count(EventType.OPERATOR_ACTION) == 1

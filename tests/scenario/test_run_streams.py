@@ -66,9 +66,13 @@ def interlock(at: Path, *words: object) -> None:
 
 
 @contextmanager
-def running(at: Path, *, stdout: Target, stderr: Target) -> Generator["subprocess.Popen[str]"]:
+def running(
+    at: Path, *, stdout: Target, stderr: Target, shell: str = 'exec "$@"'
+) -> Generator["subprocess.Popen[str]"]:
+    """Run a worker. `shell` is how a shell would start it, for streams that only a shell can close."""
+    command = [sys.executable, "-c", "from worker.cli.main import main; main()", "run", "--each-success"]
     process = subprocess.Popen(
-        [sys.executable, "-c", "from worker.cli.main import main; main()", "run", "--each-success"],
+        ["sh", "-c", shell, "sh", *command],
         cwd=at,
         env=environment(),
         stdout=stdout,
@@ -147,6 +151,32 @@ def test_a_log_that_is_not_read_holds_nothing_up_and_is_there_once_it_is(at: Pat
     assert events[-1] == "worker.stopped"
 
 
+def test_a_signal_that_comes_after_the_worker_has_stopped_does_not_change_its_exit_code(at: Path) -> None:
+    """Who asks twice may do so late: the process waits for a reader of its alerts before it ends."""
+    read_end, write_end = a_full_pipe()
+    with (at / "log").open("w") as log, running(at, stdout=write_end, stderr=log) as process:
+        os.close(write_end)
+        wait_for(lambda: has_run(at), process)
+        process.send_signal(signal.SIGTERM)
+        wait_for(says(at / "log", "worker.stopped"), process)
+
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(PATIENCE_S) == 0
+    os.close(read_end)
+
+
+def test_a_worker_whose_parent_blocked_the_signal_still_stops_in_order(at: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        with (at / "log").open("w") as log, running(at, stdout=log, stderr=log) as process:
+            wait_for(lambda: has_run(at), process)
+
+            assert stopped(process) == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_a_log_whose_reader_is_gone_ends_the_worker_in_order_with_a_word_and_a_code(tmp_path: Path) -> None:
     prepare(tmp_path, seconds=6)
     read_end, write_end = os.pipe()
@@ -199,3 +229,18 @@ def test_alerts_on_a_full_disk_wait_and_become_no_dead_letters(at: Path) -> None
     [down] = [line for line in lines if line["event"] == "console.down"]
     assert down["reason"] == os.strerror(errno.ENOSPC)
     assert not any(line["event"] in {"event.parked", "mistake.met"} for line in lines)
+
+
+def test_alerts_wait_if_standard_output_was_closed_before_the_worker_began(at: Path) -> None:
+    with (
+        (at / "log").open("w") as log,
+        running(at, stdout=subprocess.DEVNULL, stderr=log, shell='exec "$@" >&-') as process,
+    ):
+        wait_for(says(at / "log", "console.down"), process)
+
+        assert stopped(process) == 0
+
+    [down] = [json.loads(line) for line in (at / "log").read_text().splitlines() if '"console.down"' in line]
+    assert down["reason"] == "standard output was closed before the process began"
+    with live_worker(at, "--each-success") as other:
+        until(lambda: other.has_said("JOB_COMPLETED"), other)

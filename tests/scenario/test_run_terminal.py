@@ -1,5 +1,6 @@
 """`interlock run` on a terminal and on a pipe: lines for people on the one, what machines read on the other."""
 
+import asyncio
 import json
 import os
 import pty
@@ -19,7 +20,10 @@ from tests.support.builders import command_line
 from tests.support.worlds import fork_server
 from tests.support.worlds.live_worker import LOOK_AGAIN_S, PATIENCE_S, environment, live_worker, until
 from worker.cli.terminal.store_session import Exit
+from worker.config.store_setting import GROUP
 from worker.runtime.clock import SystemClock
+from worker.store.repos.sessions import Session, Sessions
+from worker.store.sqlite.tables import SqliteTables
 
 # Several processes begin one after another, which on a busy machine takes its time.
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
@@ -112,6 +116,24 @@ def put(at: Path, status: str) -> None:
     # A disk that stalls for seconds is no fault of the worker: the code says to try again, and so does a person.
     codes = (command_line.interlock(*words, clock=SystemClock()).exit_code for _ in range(5))
     assert next((code for code in codes if code != Exit.LATER), Exit.LATER) == 0
+
+
+async def sessions_at(at: Path) -> list[Session]:
+    tables = SqliteTables(at / "interlock.db", SystemClock())
+    await tables.start()
+    try:
+        return await Sessions(tables, GROUP).list()
+    finally:
+        await tables.stop()
+
+
+def test_a_worker_says_that_it_works_once_its_session_has_begun(at: Path) -> None:
+    with on_terminal(at, "--pipelines", "pipelines") as worker:
+        worker.until("working on interlock.db")
+        sessions = asyncio.run(sessions_at(at))
+        assert worker.stop() == 0
+
+    assert len(sessions) == 1
 
 
 def test_a_terminal_shows_each_change_of_a_run_once_in_colour(at: Path) -> None:

@@ -120,10 +120,11 @@ async def test_the_lines_of_two_workers_tell_a_failed_run_without_the_store(tmp_
             (tmp_path / "go").touch()
 
             async def has_failed() -> bool:
-                return any(run.outcome is Outcome.FAILED for run in await outside.runs([key]))
+                return other.has_logged(f'"{State.FAILED_FINAL.value}"')  # the line follows its commit
 
             await wait_until(has_failed, within_s=ENDED_WITHIN_S, workers=[other])
             [run] = await outside.runs([key])
+            assert run.outcome is Outcome.FAILED
         finally:
             await tables.stop()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time, run
 from tests.support.fakes.remote_store import (
     DROP_AFTER,
     DROP_BEFORE,
@@ -72,6 +72,24 @@ async def test_a_newcomer_asks_for_its_share_and_gets_it_without_an_overlap() ->
 
     assert (len(a.shards()), len(b.shards())) == (3, 3)
     assert overlaps(group.acts) == []
+
+
+@on_virtual_time
+async def test_a_newcomer_has_its_share_of_leases_that_move_lightly_within_half_a_minute() -> None:
+    group, kinds = WorkerGroup(shards=16), ("cron", "active")
+
+    async def offer_more(member: Member) -> None:
+        for kind in kinds:
+            holder = Actor([], VirtualClock())
+            member.keeper.offer(LeaseOffer(stream=kind, holder=holder, shards=group.shards, is_light=True))
+
+    a = group.start("a", work=offer_more)
+    await asyncio.sleep(10)
+    b = group.start("b", work=offer_more)
+    await asyncio.sleep(30)
+
+    assert [(len(a.shards(kind)), len(b.shards(kind))) for kind in kinds] == [(8, 8), (8, 8)]
+    assert len(b.shards()) <= 2  # a reader of a stream finishes its work first: they move one by one
 
 
 @on_virtual_time

@@ -136,6 +136,22 @@ async def test_the_runs_of_a_worker_that_leaves_are_found_as_soon_as_it_says_so(
 
 
 @on_virtual_time
+async def test_a_run_that_a_worker_commits_while_it_leaves_is_found_as_soon_as_it_is_gone() -> None:
+    group, adoptions = WorkerGroup(), Adoptions()
+    a_finder(group, "a", adoptions)
+    leaving = group.start("leaving", finishing_s=10)
+    await asyncio.sleep(100)
+
+    leaving.membership.stop()
+    stopped_at = now()
+    await asyncio.sleep(6)  # the finder has looked for rows of the worker that leaves, and there were none
+    key = await owned_run(group, leaving.member.id)
+    await asyncio.sleep(20)
+
+    assert adoptions.first_at(key) - stopped_at <= 10 + 3
+
+
+@on_virtual_time
 async def test_a_run_whose_living_owner_slept_through_its_time_is_found_by_the_next_pass() -> None:
     group, adoptions = WorkerGroup(), Adoptions()
     a_finder(group, "a", adoptions)
@@ -237,6 +253,22 @@ async def test_empty_buckets_are_read_every_five_minutes_and_each_minute_after_a
     assert at_rest == ACTIVE_BUCKETS
     assert disturbed >= 2 * ACTIVE_BUCKETS
     assert finder.member.peers.departures == 1
+
+
+@on_virtual_time
+async def test_the_run_of_a_worker_that_came_and_went_between_two_passes_is_found_in_an_empty_bucket() -> None:
+    group, adoptions = WorkerGroup(), Adoptions()
+    a_finder(group, "a", adoptions)
+    await asyncio.sleep((WARY_FOR + EMPTY_FOR + 0.1) * PASS_EVERY_S)
+
+    visitor = group.start("visitor")
+    await asyncio.sleep(20)
+    key = await owned_run(group, visitor.member.id)
+    visitor.membership.stop()
+    stopped_at = now()
+    await asyncio.sleep(2 * PASS_EVERY_S)
+
+    assert adoptions.first_at(key) - stopped_at <= 10
 
 
 @on_virtual_time

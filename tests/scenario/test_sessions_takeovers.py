@@ -8,6 +8,7 @@ from tests.support.clock.virtual_time import Host, on_virtual_time, run
 from tests.support.fakes.remote_store import (
     DROP_AFTER,
     DROP_BEFORE,
+    Fault,
     FaultyTables,
     always,
     no_faults,
@@ -41,6 +42,21 @@ def test_everything_a_crashed_worker_held_is_taken_over_within_ten_seconds(offse
         assert overlaps(group.acts) == []
 
     run(scenario())
+
+
+@on_virtual_time
+async def test_the_leases_of_a_crashed_worker_are_taken_several_at_once() -> None:
+    group = WorkerGroup(shards=64)
+    a, b = group.start("a"), group.start("b")
+    await asyncio.sleep(SETTLED_S)
+    assert len(a.shards()) == len(b.shards()) == 32
+
+    a.host.crash()
+    b.tables.choose = on_commit(Fault(reply_delay_s=0.2))
+    await asyncio.sleep(11)
+
+    assert b.shards() == group.shards  # one by one, the last of them is taken 6 s after the first
+    assert overlaps(group.acts) == []
 
 
 @on_virtual_time

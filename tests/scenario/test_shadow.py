@@ -38,7 +38,7 @@ def a_shadow(crew: Crew, name: str = "shadow") -> Host:
 
     host = Host(name)
     membership = Membership(
-        GroupSettings(name=GROUP, program="test", duties=SHADOW_ROLES & LEASED),
+        GroupSettings(name=GROUP, program="test", roles=SHADOW_ROLES & LEASED),
         tables=tables,
         beater=TaskBeater(tables),
         clock=crew.clock,

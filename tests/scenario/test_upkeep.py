@@ -1,8 +1,11 @@
 """What keeps a group of workers and its store in order: adoption, resync and upkeep."""
 
 import asyncio
+import gc
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from consumers.delivery.retry import RetryPolicy
@@ -19,7 +22,8 @@ from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.facts import Origin
 from worker.core.time.periods import Period
 from worker.engine.intake.router import is_input
-from worker.membership.adoption import AT_ONCE, BATCH_MAX, Adoption
+from worker.membership.adoption import AT_ONCE, BATCH_MAX, FROZEN_AFTER, Adoption
+from worker.runtime.gc_tuning import GrowthFreezer
 from worker.store.repos.active_rows import ActiveRow
 from worker.store.repos.events import Events
 from worker.store.repos.leases import Leases
@@ -84,6 +88,65 @@ async def test_the_most_urgent_orphans_are_taken_up_first_whatever_the_order_in_
     await taken_up(adoption, clock)
 
     assert taken == ["p6", "p5", "p4", "p3", "p2", "p1"]
+
+
+@on_virtual_time
+async def test_an_urgent_orphan_that_is_found_late_is_still_taken_up_before_those_that_only_wait() -> None:
+    clock, taken = VirtualClock(), list[str]()
+
+    async def adopt(_: RowKind, *keys: RunKey) -> None:
+        taken.extend(key.pipeline for key in keys)
+
+    async def find() -> None:
+        for number in range(5):
+            adoption.take_up(an_orphan(number, due_at=clock.now() + timedelta(hours=1)))
+            await clock.sleep(0.4)  # another bucket is read
+        adoption.take_up(an_orphan(9, state="TRIGGERING", due_at=clock.now() + timedelta(hours=1)))
+
+    adoption = Adoption(adopt, clock)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(find())
+        tasks.create_task(taken_up(adoption, clock))
+
+    assert taken == ["p9", "p0", "p1", "p2", "p3", "p4"]
+
+
+async def freezes_of(passes: Iterable[Iterable[int]], *, damaged: Container[int] = ()) -> int:
+    """Return how often the objects of a worker are frozen that finds these orphans, and releases them later."""
+    clock, held, freezes = VirtualClock(), set[RunKey](), 0
+
+    async def adopt(_: RowKind, *keys: RunKey) -> None:
+        held.update(key for key in keys if int(key.pipeline[1:]) not in damaged)
+
+    adoption = Adoption(adopt, clock, runs_held=lambda: len(held), freezer=GrowthFreezer(FROZEN_AFTER))
+    try:
+        for found in passes:
+            for number in found:
+                adoption.take_up(an_orphan(number))
+            frozen = gc.get_freeze_count()
+            await taken_up(adoption, clock, seconds=60)
+            freezes += gc.get_freeze_count() > frozen
+            held.clear()
+    finally:
+        gc.unfreeze()
+    return freezes
+
+
+@on_virtual_time
+async def test_what_is_made_of_many_orphans_is_not_searched_by_the_collector_again() -> None:
+    assert await freezes_of([range(FROZEN_AFTER)]) == 1
+
+
+@on_virtual_time
+async def test_orphans_that_cannot_be_taken_up_cause_no_freeze_however_often_they_are_found() -> None:
+    damaged = range(FROZEN_AFTER)
+
+    assert await freezes_of([damaged] * 3, damaged=damaged) == 0
+
+
+@on_virtual_time
+async def test_many_takeovers_of_one_size_freeze_as_often_as_one() -> None:
+    assert await freezes_of([range(FROZEN_AFTER), range(FROZEN_AFTER), range(2 * FROZEN_AFTER)]) == 2
 
 
 @on_virtual_time
@@ -229,6 +292,15 @@ def a_change(pk: str, sk: str) -> Change:
 )
 def test_our_own_writing_is_no_fact(pk: str, sk: str, is_fact: bool) -> None:
     assert is_input(a_change(pk, sk)) == is_fact
+
+
+def test_our_own_lines_of_the_job_log_are_no_facts_when_they_return() -> None:
+    others = a_change("PIPELINE#p", "JOB#daily#2026-03-03#1772539200000")
+
+    ours = msgspec.structs.replace(others, image={"PK": others.key.pk, "SK": others.key.sk, "by": "interlock"})
+
+    assert is_input(others)
+    assert not is_input(ours)
 
 
 @on_virtual_time

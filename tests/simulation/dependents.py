@@ -145,12 +145,17 @@ class DependencyInspector:
         self._asked[key] = (request.identity, _now())
 
     def _check_rest(self, key: RunKey) -> None:
-        """Nothing above a run that is to follow runs again, or is about to: else it would have to follow twice."""
+        """Nothing above a run that is to follow runs again, or is about to: else it would have to follow twice.
+
+        What waits for a failed run is not about to: a person may need days to fix it.
+        """
         read_by = _now() - self.lag.total_seconds()
         for above in self.graph.above(key):
             since = self._active_since.get(above, math.inf)
             self.verdicts.require(
-                since > read_by, Invariant.ONE_RERUN, f"a rerun of {key} is requested, {above} is active since {since}"
+                since > read_by or self._is_blocked(above, read_by),
+                Invariant.ONE_RERUN,
+                f"a rerun of {key} is requested, {above} is active since {since}",
             )
             identity, at = self._asked.get(above, ("", math.inf))
             run = self.runs.get(above)
@@ -160,6 +165,19 @@ class DependencyInspector:
                 Invariant.ONE_RERUN,
                 f"a rerun of {key} is requested, that of {above} was at {at} and is not answered",
             )
+
+    def _is_blocked(self, key: RunKey, read_by: float) -> bool:
+        """Say whether a run waits for one that had ended otherwise than complete when a decision read it."""
+        run = self.runs.get(key)
+        if run is None or not run.is_at_gate:
+            return False
+        needed = [each for _, runs in self.graph.needs(key) for each in runs]
+        return any(self._is_lost(each, read_by) for each in needed)
+
+    def _is_lost(self, key: RunKey, read_by: float) -> bool:
+        is_active = self._active_since.get(key, math.inf) <= read_by
+        is_complete = any(until >= read_by for until in self._complete[key].values())
+        return self._is_blocked(key, read_by) if is_active else not is_complete
 
     # --- at rest ------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,10 @@ class FeedLedger:
             is_wanted = subscription.wants(change)
             if is_wanted and change.position not in self._done:
                 unhandled[change.position] = change
+            elif not is_wanted and is_input(change):
+                # This worker knows that nothing is to be done for it; another one may not know it yet.
+                unhandled.pop(change.position, None)
+                self._done.add(change.position)
             return is_wanted
 
         async def handle(change: Change) -> None:

@@ -18,12 +18,12 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(2, 11), hours=(1, 14))
-SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 1))
-SUITE_REAL_EVERY: Final = 67
+SUITE: Final = Sizes(pipelines=(2, 9), hours=(1, 8))
+SUITE_REAL: Final = Sizes(pipelines=(2, 4), hours=(1, 1))
+SUITE_REAL_EVERY: Final = 99
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.01  # as a share
-SUITE_GRAPH_EVERY: Final = 6  # has pipelines that run after others
+SUITE_GRAPH_EVERY: Final = 8  # has pipelines that run after others
 CAMPAIGN_GRAPHS: Final = 0.4
 SUITE_PROBES_EVERY: Final = 9  # has a pipeline that waits for a probe
 CAMPAIGN_PROBES: Final = 0.25
@@ -48,9 +48,7 @@ def suite_plan(seed: int) -> Plan:
     if seed % SUITE_GRAPH_EVERY:
         return plan
     # Fewer of the others, so that it costs as much as a history without any.
-    return replace(
-        plan, pipelines=random.randint(1, 2), hours=min(max(5, plan.hours), 8), downstreams=random.randint(1, 4)
-    )
+    return replace(plan, pipelines=random.randint(1, 2), hours=5, workers=2, downstreams=random.randint(1, 4))
 
 
 def campaign_plan(seed: int) -> Plan:

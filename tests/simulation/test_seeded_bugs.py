@@ -11,9 +11,13 @@ from tests.simulation.bugs import (
     Bug,
     adopt_by_one_index_read,
     ask_whenever_a_run_begins_to_wait,
+    double_the_budgets,
+    forget_reruns_above,
     forget_what_changed_while_the_job_ran,
     judge_by_the_time_only,
-    rerun_for_each_upstream,
+    judge_outside_of_the_runs_commit,
+    leave_the_run_id_out_of_the_token,
+    wake_one_downstream_only,
 )
 from tests.simulation.plan import Plan, small, small_graph, small_probes
 from tests.simulation.violations import Violated
@@ -23,10 +27,14 @@ SEEDS_MAX = 12
 # Most bugs show at once; where it takes a rarer history, the search begins close to one.
 FIRST_SEED: Mapping[Bug, int] = {
     adopt_by_one_index_read: 4,
-    judge_by_the_time_only: 14,
-    rerun_for_each_upstream: 10,
-    ask_whenever_a_run_begins_to_wait: 13,
-    forget_what_changed_while_the_job_ran: 28,
+    ask_whenever_a_run_begins_to_wait: 7,
+    double_the_budgets: 5,
+    forget_reruns_above: 3,
+    forget_what_changed_while_the_job_ran: 26,
+    judge_by_the_time_only: 4,
+    judge_outside_of_the_runs_commit: 5,
+    leave_the_run_id_out_of_the_token: 2,
+    wake_one_downstream_only: 3,
 }
 
 

@@ -155,7 +155,7 @@ class World:
             self._wake_readers,
         ]
         for pipeline in self._pipelines:
-            await deploy(self._store, pipeline, self._clock)
+            await deploy(self._store, pipeline, self._clock, lambda: self._around.new_name("id"))
 
     async def history(self) -> None:
         """The hours of the plan, and then as many as it takes to come to rest."""

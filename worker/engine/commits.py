@@ -4,7 +4,7 @@ If a row that the decision depends on has changed, the commit is stale: the call
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from worker.core.model import keys
@@ -28,7 +28,7 @@ from worker.core.run.effects import (
     WaiveDeadline,
     WatchDeadline,
 )
-from worker.core.run.state import Deletion, DryRun, ForeignRun, Run, job_id
+from worker.core.run.state import Deletion, DryRun, ForeignRun, Run, altered, job_id
 from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import MovedWatch
@@ -59,6 +59,7 @@ class _Draft:
     about: Run | None = None  # the run whose attempt the job log records: as it was before, not the next attempt
     writes: list[Write] = field(default_factory=list[Write])
     line_ids: list[str] = field(default_factory=list[str])  # of lines in the job log
+    events: int = 0
 
 
 class Commits:
@@ -86,11 +87,11 @@ class Commits:
     ) -> tuple[Run | None, SlaWatch | None]:
         """Record a decision about a run; return the run as saved, and the SLA watch if it changed too.
 
-        With `over`, the row belongs to another system, and `before` is only a stand-in for it. A new run is created
-        only if it was not deleted, or it lifts the `deletion`.
+        If `after` is `before`, the row is unchanged. With `over`, the row belongs to another system, and `before` is
+        only a stand-in for it. A new run is created only if it was not deleted, or it lifts the `deletion`.
         """
         if deletion is not None and after is not None:
-            after = replace(after, version=deletion.version)
+            after = altered(after, version=deletion.version)
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
         for effect in decision.effects:
@@ -102,7 +103,7 @@ class Commits:
             draft.writes += [] if stale is None else [stale]
         if decision.begins_work:
             draft.writes.append(not_paused(key.pipeline, now))
-        if after is None or after == before:
+        if after is None or after is before:
             await self._write_extras(draft)
             return after, saved_watch
         if over is not None:
@@ -199,6 +200,7 @@ class Commits:
         detail: dict[str, Json] = {**tell.detail}
         if draft.version:
             detail["version"] = draft.version
+        draft.events += 1
         return Event(
             id=self._new_id(),
             type=tell.type,
@@ -208,6 +210,7 @@ class Commits:
             period=str(draft.key.period),
             message=tell.message,
             detail=detail,
+            order=draft.events - 1,
         )
 
     def _line(self, draft: _Draft, log: LogJob) -> Write:
@@ -260,4 +263,4 @@ def _tells(effects: Iterable[WatchEffect]) -> list[EmitEvent]:
 def _next_version(before: Run | None, after: Run | None) -> int:
     if after is None:
         return 0
-    return after.version if after == before else after.version + 1
+    return after.version if after is before else after.version + 1

@@ -51,11 +51,11 @@ class ConfigFollower:
 
     async def refresh(self) -> list[PipelineId]:
         """Read what changed; return the changed pipelines, none after the first read of all."""
-        if self._is_current():
+        if self.is_current():
             return []
         async with self._turn:
             now = self._clock.now()
-            if self._is_current():
+            if self.is_current():
                 return []
             if self._tail is None or self._read_at is None or now - self._read_at > TRUSTED_FOR:
                 await self._read_all(now)
@@ -67,7 +67,8 @@ class ConfigFollower:
             self._tail, self._read_at = tail, now
             return [*changed]
 
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
+        """Return whether a refresh would read nothing now."""
         now = self._clock.now()
         return self._read_at is not None and timedelta(0) <= now - self._read_at < self._every
 

@@ -50,7 +50,7 @@ from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.store.repos.deletions import Deletions, is_about_deletion
 from worker.store.repos.job_log import JobLog
-from worker.store.repos.pauses import Pauses
+from worker.store.repos.pauses import Pauses, is_about_pause
 from worker.store.repos.requests import RerunRequest
 from worker.store.repos.reruns import Reruns
 from worker.store.repos.runs import Runs
@@ -134,6 +134,7 @@ class _Question:
     run: Run | None
     over: ForeignRun | None
     deletion: Deletion | None = None
+    may_be_paused: bool = True  # False: the commit of a decision that begins work finds out
 
     def decide(self, pause: Pause | None = None) -> Decision:
         return decide(
@@ -170,12 +171,20 @@ class Decisions:
         `current` is the version in force if the caller has just read it, for the first try too. Raises
         `RetryLater` if other writers were first, or the store did not answer, in every try.
         """
-        # Hardly any run that a sensor asks for was deleted: the commit finds out, and only then the row is read.
-        may_be_deleted = not isinstance(fact, RunTriggered)
+        # Hardly any run that a sensor asks for was deleted, or belongs to a paused pipeline: the commit finds out, and
+        # only then the row is read.
+        may_be_deleted = may_be_paused = not isinstance(fact, RunTriggered)
         for tried in range(TRIES_MAX):
             try:
                 known = None if key in self._in_doubt else held
-                answer = await self._try(key, fact, known, may_be_deleted, current if tried == 0 else None)
+                answer = await self._try(
+                    key,
+                    fact,
+                    known,
+                    current if tried == 0 else None,
+                    may_be_deleted=may_be_deleted,
+                    may_be_paused=may_be_paused,
+                )
                 if isinstance(answer, Decided) and answer.decision.is_provisional:
                     held = answer.run
                     continue
@@ -184,6 +193,7 @@ class Decisions:
                 if isinstance(fact, RulesHeld):
                     fact = replace(fact, readiness_version=None)  # another writer may have replaced that row
                 may_be_deleted = may_be_deleted or is_about_deletion(refused.write)
+                may_be_paused = may_be_paused or is_about_pause(refused.write)
             except asyncio.CancelledError:
                 self._in_doubt.add(key)  # the commit may still be applied
                 raise
@@ -196,7 +206,14 @@ class Decisions:
         raise RetryLater(f"{type(fact).__name__} of {key} was not settled in {TRIES_MAX} tries; try again later")
 
     async def _try(
-        self, key: RunKey, fact: Fact, held: Run | None, may_be_deleted: bool, current: Version | None
+        self,
+        key: RunKey,
+        fact: Fact,
+        held: Run | None,
+        current: Version | None,
+        *,
+        may_be_deleted: bool,
+        may_be_paused: bool,
     ) -> Answer:
         loaded = held or await self._runs.load(key)
         version = await self._version_for(key, loaded, current)
@@ -218,6 +235,7 @@ class Decisions:
             run=None if is_foreign else loaded,
             over=loaded if is_foreign else None,
             deletion=await self._deletions.load(key) if loaded is None and may_be_deleted else None,
+            may_be_paused=may_be_paused,
         )
         asked, decision = await self._decide(await self._with_inputs(asked))
         return await self._record(asked, await self._with_start(asked, decision))
@@ -248,7 +266,7 @@ class Decisions:
             )
         decision = asked.decide()
         # The pause is loaded only now: a decision that begins nothing, such as a poll, does not depend on it.
-        if decision.is_held_by_pause(asked.fact):
+        if decision.is_held_by_pause(asked.fact) and (asked.may_be_paused or not decision.begins_work):
             pause = await self._pauses.load(asked.key.pipeline)
             decision = decision if pause is None else asked.decide(pause)
         if isinstance(decision.main, End) and decision.main.outcome is not Outcome.SUCCEEDED:

@@ -29,6 +29,11 @@ class DependencyIndex:
         changed = await self._follower.refresh()
         self._changed.update(dict.fromkeys(pipeline for pipeline in changed if pipeline in self.graph))
 
+    def is_unaffected(self, pipeline: PipelineId) -> bool:
+        """Return whether the end of a pipeline's run concerns no other run, and nothing else is to be done."""
+        is_alone = pipeline not in self.graph and not self.graph.downstreams(pipeline)
+        return is_alone and not self._changed and self._follower.is_current()
+
     def next_changed(self) -> PipelineId | None:
         """Return a changed pipeline that runs after others and was not returned yet; None if there is none."""
         return self._changed.popitem()[0] if self._changed else None

@@ -65,7 +65,7 @@ from worker.runtime.error_boundary import Boundary, UnexpectedError
 from worker.runtime.ids import NewId
 from worker.runtime.logs import Log
 from worker.runtime.timers import Timers
-from worker.runtime.urgency_queue import UrgencyQueue
+from worker.runtime.urgency_queue import Patience, UrgencyQueue
 from worker.store.repos.active_rows import ActiveRow
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
@@ -83,9 +83,8 @@ POLL_PATIENCE: Final = timedelta(seconds=10)
 STARTER_CHECK: Final = timedelta(seconds=10)
 # How many adopted runs are looked at at once. New facts wait for no more than these.
 LOOKS_AT_ONCE: Final = 16
-# Waiting runs are looked at once no run was adopted for so long, or after so long at the latest.
-ADOPTION_QUIET_S: Final = 0.25
-ADOPTION_MAX_S: Final = 10.0
+# Runs that only wait are looked at after the others were adopted: any of those may be urgent.
+ADOPTION: Final = Patience(is_urgent=is_immediate, quiet_s=0.5, longest_s=30.0)
 # By then an adopted run was looked at; if very many were adopted at once, its own times still count.
 LOOKED_AT_WITHIN: Final = timedelta(minutes=1)
 # How long a decision may take before its run is woken for the same reason again.
@@ -135,8 +134,8 @@ class Engine:
         self._standing, self._clock, self._new_id, self._boundary = standing, clock, new_id, boundary
         self._runs, self._durations = Runs(tables), Durations()
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
-        self._adopted: UrgencyQueue[RunKey] = UrgencyQueue()  # not looked at yet
-        self._looks, self._adopted_s = asyncio.Semaphore(LOOKS_AT_ONCE), clock.monotonic()
+        self._adopted: UrgencyQueue[RunKey] = UrgencyQueue(clock, ADOPTION)  # not looked at yet
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
         self._fact_log, self._measures = FactLog(log, session), measures or NoMeasures()
         self._causes = StartCauses()
@@ -473,7 +472,7 @@ class Engine:
         """Hold runs, and queue them to be looked at; that takes far longer, so it comes afterwards."""
         loaded = await self._runs.load_many(keys)
         self._shifts.notice()  # the earlier holder has moved its times by all steps until now
-        now, self._adopted_s = self._clock.now(), self._clock.monotonic()
+        now = self._clock.now()
         for key, run in loaded.items():
             held = self._held.get(key)
             if not isinstance(run, Run) or run.is_ended or (held is not None and held.version >= run.version):
@@ -486,23 +485,8 @@ class Engine:
     async def _look_at_adopted(self) -> None:
         while True:
             await self._looks.acquire()
-            await self._until_adopted()
             [key] = await self._adopted.take()
             self._tasks.spawn(f"adopted:{key}", TimerKey(RowKind.TRIGGER, key), partial(self._look_at, key))
-
-    async def _until_adopted(self) -> None:
-        """Let runs that only wait be looked at after the others were adopted: any of those may be urgent."""
-        began_s = self._clock.monotonic()
-        while (first := self._adopted.first_urgency()) is None or not is_immediate(first):
-            now_s = self._clock.monotonic()
-            quiet_at_s = min(self._adopted_s + ADOPTION_QUIET_S, began_s + ADOPTION_MAX_S)
-            if first is not None and now_s >= quiet_at_s:
-                return
-            if first is None:
-                await self._adopted.filled()
-                began_s = self._clock.monotonic()
-            else:
-                await self._clock.sleep(quiet_at_s - now_s)
 
     async def _look_at(self, key: RunKey) -> None:
         """Do what is due for an adopted run; the polls of running jobs are spread over one poll interval."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
-from worker.core.dependencies.gate import GateResult, ItemResult, UpstreamRun, judge_latest, judge_needed
+from worker.core.dependencies.gate import GateResult, ItemResult, Standing, UpstreamRun, judge_latest, judge_needed
 from worker.core.dependencies.graph import named_schedule
 from worker.core.dependencies.period_mapping import (
     Link,
@@ -35,10 +35,11 @@ LATEST_READ_MAX: Final = 50  # how many runs `latest` looks at, newest first
 
 @dataclass(slots=True)
 class UpstreamMemo:
-    """Remembers what one pass over many downstreams has read: rows of upstreams, and versions."""
+    """Remembers what one pass over many downstreams has read and found: rows of upstreams, and versions."""
 
     runs: dict[RunKey, Run | ForeignRun | None] = field(default_factory=dict[RunKey, Run | ForeignRun | None])
     versions: dict[PipelineId, Version | None] = field(default_factory=dict[PipelineId, Version | None])
+    blocked: dict[RunKey, bool] = field(default_factory=dict[RunKey, bool])  # each run of a diamond is judged once
 
 
 class UpstreamReader:
@@ -123,15 +124,15 @@ class UpstreamReader:
         Otherwise a run at the end of a diamond would run again for each of its sides.
         """
         level = [each.run for item in gate.items for each in item.runs if isinstance(each.run, Run)]
-        seen = {run.key for run in level}
+        seen, memo = {run.key for run in level}, UpstreamMemo()
         for _ in range(PATH_MAX):
-            if active := [str(run.key) for run in level if not run.is_ended]:
+            if active := [str(run.key) for run in level if not (run.is_ended or await self._is_blocked(run, memo))]:
                 return f"{named(active)} runs again"
             if waiting := await self._requested(level):
                 return f"a rerun of {named(waiting)} was requested"
             names = {key for run in level for name in run.started_after if (key := run_key_of_name(name)) is not None}
             above = await self._runs.load_many([*names]) if names else {}
-            if stale := [str(run.key) for run in level if await self._is_to_rerun(run, above)]:
+            if stale := [str(run.key) for run in level if run.is_ended and await self._is_to_rerun(run, above, memo)]:
                 return f"{named(stale)} is to run again"
             level = [run for key, run in above.items() if isinstance(run, Run) and key not in seen]
             seen.update(run.key for run in level)
@@ -139,11 +140,11 @@ class UpstreamReader:
                 return None
         return None
 
-    async def _is_to_rerun(self, run: Run, above: Mapping[RunKey, Run | ForeignRun]) -> bool:
+    async def _is_to_rerun(self, run: Run, above: Mapping[RunKey, Run | ForeignRun], memo: UpstreamMemo) -> bool:
         """Return whether an ended run is out of date and will be rerun for it, without anybody's help.
 
-        One that waits for a failed run is not about to, nor is one whose rerun was rejected: what is below them would
-        wait for ever.
+        One that would wait for a failed run is not about to, nor is one whose rerun was rejected: what is below them
+        would wait for ever.
         """
         if run.outcome is Outcome.CANCELLED or not _differs(run, above):
             return False
@@ -153,10 +154,31 @@ class UpstreamReader:
             return False
         gate, current = await self._current(run, schedule)
         changed = changed_upstreams(run, current)
-        if not changed or signature_of(changed) == run.upstream_reported or not (gate.is_at_rest or gate.is_moving):
+        if not changed or signature_of(changed) == run.upstream_reported or await self._needs_help(gate, memo):
             return False
         wants = any(on_rerun(schedule, name) is OnRerun.RERUN for name in changed)
         return gate.is_followed or (wants and run.spent.drift < limits(version.pipeline).max_drift_reruns)
+
+    async def _is_blocked(self, run: Run, memo: UpstreamMemo, depth: int = 0) -> bool:
+        """Return whether a run waits at its gate for runs that do not complete without anybody's help."""
+        if not run.is_at_gate or depth > PATH_MAX:
+            return False
+        if run.key not in memo.blocked:
+            version = await self._version(run.key.pipeline, memo)
+            schedule = version.pipeline.schedule(run.key.schedule) if version else None
+            memo.blocked[run.key] = schedule is not None and await self._needs_help(
+                await self.gate(run.key, schedule, memo), memo, depth
+            )
+        return memo.blocked[run.key]
+
+    async def _needs_help(self, gate: GateResult, memo: UpstreamMemo, depth: int = 0) -> bool:
+        """Return whether a gate stays blocked until somebody reruns or creates an upstream run."""
+        for item in gate.items:
+            active = [each.run for each in item.runs if each.standing is Standing.ACTIVE]
+            stuck = sum([isinstance(run, Run) and await self._is_blocked(run, memo, depth + 1) for run in active])
+            if item.needs_help(stuck):
+                return True
+        return False
 
     async def _requested(self, runs: Collection[Run]) -> list[str]:
         """Return the runs with a rerun request that is not answered, however long a pause holds it."""

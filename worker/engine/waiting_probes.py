@@ -40,7 +40,7 @@ class _Need:
 
     call: ProbeCall
     is_own: bool
-    waiters: set[Waiter] = field(default_factory=set[Waiter])
+    waiters: dict[Waiter, None] = field(default_factory=dict[Waiter, None])  # in the order in which they came
 
 
 class WaitingProbes:
@@ -59,7 +59,7 @@ class WaitingProbes:
         self._results, self._standing, self._clock, self._log = results, standing, clock, log
         self._spawn, self._wake = spawn, wake
         self._needs: dict[TraitKey, _Need] = {}
-        self._of_run: dict[Waiter, frozenset[TraitKey]] = {}
+        self._of_run: dict[Waiter, tuple[TraitKey, ...]] = {}
         self._timers: Timers[TraitKey] = Timers(clock)
         self._under_way: set[TraitKey] = set()
         self._confirm_after_s: dict[TraitKey, tuple[float, str]] = {}  # monotonic: the wall clock may be set
@@ -78,28 +78,29 @@ class WaitingProbes:
         """Note that a run waits; its probes are sent from now on. Cheap to repeat."""
         waiter = (kind, key)
         calls = {trait_key(call): call for call in needed_probes(key, pipeline, schedule)}
-        for name in self._of_run.get(waiter, frozenset()) - calls.keys():
-            self._drop(name, waiter)
+        for name in self._of_run.get(waiter, ()):
+            if name not in calls:
+                self._drop(name, waiter)
         for name, call in calls.items():
             need = self._needs.get(name)
             if need is None:
                 need = self._needs[name] = _Need(call, is_own=_is_own(call, pipeline))
                 self._timers.set(name, self._clock.now())
             need.call, need.is_own = call, need.is_own and _is_own(call, pipeline)
-            need.waiters.add(waiter)
+            need.waiters[waiter] = None
         if calls:
-            self._of_run[waiter] = frozenset(calls)
+            self._of_run[waiter] = tuple(calls)
 
     def leave(self, kind: RowKind, key: RunKey) -> None:
         """Note that a run waits no longer. Cheap for a run that never did."""
-        for name in self._of_run.pop((kind, key), frozenset()):
+        for name in self._of_run.pop((kind, key), ()):
             self._drop(name, (kind, key))
 
     def _drop(self, name: TraitKey, waiter: Waiter) -> None:
         need = self._needs.get(name)
         if need is None:
             return
-        need.waiters.discard(waiter)
+        need.waiters.pop(waiter, None)
         if need.waiters:
             return
         del self._needs[name]

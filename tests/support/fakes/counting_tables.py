@@ -3,38 +3,30 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.support.fakes.forwarding_tables import ForwardingTables
 from tests.support.worlds.engine import World, a_world
 from worker.core.errors import RetryLater
 from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
 
 
-class CountingTables:
+class CountingTables(ForwardingTables):
     """The store, with every request and every row read and written counted."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        super().__init__(tables)
         self.rows: Counter[str] = Counter()
         self.requests = 0
         self.is_down = False
 
-    async def start(self) -> None:
-        await self._tables.start()
-
-    async def stop(self) -> None:
-        await self._tables.stop()
-
-    async def ping(self) -> None:
-        await self._tables.ping()
-
     async def get(self, table: TableName, key: Key) -> Row | None:
         self._answer()
         self.rows["read"] += 1
-        return await self._tables.get(table, key)
+        return await super().get(table, key)
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
         self._answer()
         self.rows["read"] += len(keys)
-        return await self._tables.get_many(table, keys)
+        return await super().get_many(table, keys)
 
     async def query(
         self,
@@ -48,7 +40,7 @@ class CountingTables:
         cursor: str | None = None,
     ) -> Page:
         self._answer()
-        page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        page = await super().query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
         self.rows["read"] += 1 + len(page.rows)
         return page
 
@@ -60,7 +52,7 @@ class CountingTables:
     async def commit(self, *writes: Write) -> None:
         self.requests += 1
         self.rows["written"] += len(writes)
-        await self._tables.commit(*writes)
+        await super().commit(*writes)
 
 
 async def counted() -> tuple[World, CountingTables]:

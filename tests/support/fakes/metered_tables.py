@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from tests.support.fakes.forwarding_tables import ForwardingTables
 from tests.support.worlds.engine import World, a_world
 from worker.store.index_entries import project
 from worker.store.limits import row_bytes
@@ -31,11 +32,11 @@ READ_BYTES: Final = 4096
 WRITE_BYTES: Final = 1024
 
 
-class MeteredTables:
+class MeteredTables(ForwardingTables):
     """Passes everything on, and adds up units: `read`, `write` (rows) and `index`; `by_row` says for which rows."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        super().__init__(tables)
         self.units: defaultdict[str, float] = defaultdict(float)
         self.by_row: defaultdict[str, float] = defaultdict(float)
         self.requests: Counter[str] = Counter()
@@ -45,22 +46,13 @@ class MeteredTables:
         self.by_row.clear()
         self.requests.clear()
 
-    async def start(self) -> None:
-        await self._tables.start()
-
-    async def stop(self) -> None:
-        await self._tables.stop()
-
-    async def ping(self) -> None:
-        await self._tables.ping()
-
     async def get(self, table: TableName, key: Key) -> Row | None:
-        row = await self._tables.get(table, key)
+        row = await super().get(table, key)
         self._read("get", key.sk, read_units(row))
         return row
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
-        rows = await self._tables.get_many(table, keys)
+        rows = await super().get_many(table, keys)
         self.requests["get_many"] += 1
         for key in dict.fromkeys(keys):
             self._add("read", f"get_many {key.sk}", read_units(rows.get(key)))
@@ -77,15 +69,15 @@ class MeteredTables:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page:
-        page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
-        units = max(1, ceil(sum(row_bytes(row) for row in page.rows) / READ_BYTES))
+        page = await super().query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
         name = f"{index.name} {pk}" if index else f"{pk} {sk}"
-        self._read("query", name, units / 2 if index else units)
+        units = units_of_read(sum(row_bytes(row) for row in page.rows), is_consistent=index is None)
+        self._read("query", name, units)
         return page
 
     async def commit(self, *writes: Write) -> None:
         before = [await self._tables.get(write.table, write.key) for write in writes]
-        await self._tables.commit(*writes)
+        await super().commit(*writes)
         after = [await self._tables.get(write.table, write.key) for write in writes]
         self.requests["transaction" if len(writes) > 1 else "write"] += 1
         for write, old, new in zip(writes, before, after, strict=True):
@@ -106,9 +98,14 @@ class MeteredTables:
         self.by_row[f"{unit}: {name}"] += units
 
 
-def read_units(row: Row | None) -> int:
+def units_of_read(size_bytes: int, *, is_consistent: bool) -> float:
+    """Of a read of rows of this size together; nothing costs as much as a small row."""
+    return max(1, ceil(size_bytes / READ_BYTES)) * (1.0 if is_consistent else 0.5)
+
+
+def read_units(row: Row | None) -> float:
     """Of a consistent read by key; a row that does not exist costs as much as a small one."""
-    return 1 if row is None else ceil(row_bytes(row) / READ_BYTES)
+    return units_of_read(0 if row is None else row_bytes(row), is_consistent=True)
 
 
 def write_units(old: Row | None, new: Row | None) -> int:

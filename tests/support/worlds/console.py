@@ -189,8 +189,8 @@ async def _waiting(tables: Tables, config_hash: str, now: datetime) -> None:
         )
     )
     for at, event_type, message in (
-        (breach - 45 * MINUTE, EventType.SLA_WARNING, "may miss its deadline at 06:00 CET"),
-        (breach, EventType.SLA_BREACH, "missed its deadline at 06:00 CET"),
+        (breach - 45 * MINUTE, EventType.SLA_WARNING, "may breach its deadline at 06:00 CET"),
+        (breach, EventType.SLA_BREACH, "breached its deadline at 06:00 CET"),
     ):
         await tables.commit(event_write(_event(key, at, event_type, message)))
 

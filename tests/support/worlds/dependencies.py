@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.support.worlds.engine import World
+from tests.support.worlds.engine import World, a_world
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.core.model.keys import RunKey, run_key_of_name
@@ -43,6 +43,13 @@ def after(name: str, upstreams: Iterable[str], more: str = "", drift: int = 1) -
     """The text of a pipeline; each upstream is a name, or a YAML mapping."""
     items = "\n".join(f"    - {each if each.startswith('{') else f'{{pipeline: {each}}}'}" for each in upstreams)
     return AFTER.format(name=name, more=more, after=items, drift=drift)
+
+
+async def a_chain(*texts: str) -> World:
+    world = await a_world()
+    world.runner.at_once = Succeeded()
+    await push(world.tables, world, *texts)
+    return world
 
 
 async def push(tables: Tables, world: World, *texts: str) -> None:

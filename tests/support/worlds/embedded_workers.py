@@ -58,7 +58,7 @@ class Crew:
 
         host = Host(name)
         membership = Membership(
-            GroupSettings(name=GROUP, program="test", duties=chosen & LEASED),
+            GroupSettings(name=GROUP, program="test", roles=chosen & LEASED),
             tables=self.store,
             beater=TaskBeater(self.store),
             clock=self.clock,

@@ -255,7 +255,7 @@ class World:
         """As the consumer does: trouble is tried again, poison is put aside."""
         for _ in range(100):
             try:
-                return await worker.router.handle(change)
+                return await worker.router.handle(change) if worker.router.wants(change) else None
             except RetryLater:
                 await self.clock.sleep(1)
             except Rejected as problem:

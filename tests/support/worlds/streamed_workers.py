@@ -19,13 +19,13 @@ from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.support.fakes.streams import FakeDynamoStreams, FakeKinesis, change_record
 from tests.support.worlds.embedded_workers import Crew
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
-from worker.config.lease_roles import DUTIES
+from worker.config.lease_roles import TABLE_ROLES
 from worker.config.store_setting import GROUP
 from worker.core.model.pipeline import JobType
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, TableName, Write
 
-TABLES = {table: f"test-{table}" for table in DUTIES}
+TABLES = {table: f"test-{table}" for table in TABLE_ROLES}
 
 
 class Way(Enum):

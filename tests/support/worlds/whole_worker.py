@@ -1,5 +1,5 @@
 """A run from its sensor to a message in the chat, by real workers on a whole installation: one of them killed, or each
-with duties of its own.
+with roles of its own.
 """
 
 import asyncio
@@ -53,13 +53,13 @@ async def live_through_a_kill(place: Installation, at: Path) -> None:
             await _stops_in_time(survivor)
 
 
-async def live_apart(place: Installation, at: Path, duties: Sequence[str]) -> None:
-    """The same way through several workers, each with some duties; and what one of them does beside a run."""
+async def live_apart(place: Installation, at: Path, roles: Sequence[str]) -> None:
+    """The same way through several workers, each with some roles; and what one of them does beside a run."""
     machine = await make_state_machine(place.endpoint, seconds=1, outcome="Fail")
     async with slack_on_loopback() as (slack, api):
         variables = {**place.variables(api), "INTERLOCK_ALERTS": ROUTING}
         await _push(at, variables, machine)
-        apart = [LiveWorker(at, each, INTERLOCK_DUTIES=each, **variables) for each in duties]
+        apart = [LiveWorker(at, each, INTERLOCK_ROLES=each, **variables) for each in roles]
         async with _at_work(apart) as workers:
             await _until(lambda: any(_has_begun(worker) for worker in workers), *workers)
             await _say_landed(at, variables)

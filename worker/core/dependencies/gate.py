@@ -99,6 +99,15 @@ class ItemResult:
     def is_at_rest(self) -> bool:
         return self.is_passed and all(run.standing is not Standing.ACTIVE for run in self.runs)
 
+    def needs_help(self, stuck: int) -> bool:
+        """Return whether the item never passes by itself; nor do `stuck` of its active runs ever end so."""
+        if self.is_passed or self.problem:
+            return bool(self.problem)
+        if self.met >= self.needed:
+            return stuck > 0  # it waits for each active run, because its end changes what we would start on
+        active = sum(run.standing is Standing.ACTIVE for run in self.runs)
+        return self.met + active - stuck < self.needed
+
     @property
     def has_run(self) -> bool:
         """Return whether an upstream run is complete, and not only excused: only then it creates a run."""
@@ -138,7 +147,7 @@ class ItemResult:
         unit = UNIT_NAMES[self.runs[0].key.period.granularity]
         word = "ended" if self.dependency.require is Requirement.ENDED else "completed"
         total = f"{self.met} of {len(self.runs)} {unit} {word}"
-        atleast = f" ({self.needed} suffice)" if self.needed < len(self.runs) else ""
+        atleast = f" ({self.needed} suffice{'s' if self.needed == 1 else ''})" if self.needed < len(self.runs) else ""
         return f"{total}{atleast}{f'; {named}' if named else ''}"
 
     def _named(self, usual: Mapping[RunKey, str]) -> str:

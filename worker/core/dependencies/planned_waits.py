@@ -48,7 +48,7 @@ class PlannedWait:
             return str(first)
         number, least = len(self.expected), self.dependency.at_least
         unit = UNIT_NAMES[first.granularity]
-        suffice = f", {least} suffice" if least is not None and least < number else ""
+        suffice = f", {least} suffice{'s' if least == 1 else ''}" if least is not None and least < number else ""
         return f"{first} to {last} ({number} {unit}{suffice})"
 
     @property

@@ -13,7 +13,8 @@ from typing import Final
 
 from worker.core.model.keys import SessionId
 
-MOVED_AT_ONCE: Final = 0.1  # as a share of all leases, but always at least one
+MOVED_AT_ONCE: Final = 0.1  # as a share of all leases of a kind, but always at least one
+LIGHT_MOVED_AT_ONCE: Final = 0.25  # of a kind whose moves cost next to nothing
 IMBALANCE_MAX: Final = 0.2  # as a share of the average load
 RATE_STEP: Final = 10  # this many records a second weigh as much as holding a lease
 RUNS_APART_MIN: Final = 100  # a smaller difference of held runs moves nothing
@@ -39,7 +40,11 @@ class Plan:
 
 
 def plan(
-    stakes: Iterable[Stake], members: Iterable[SessionId], runs_held: Mapping[SessionId, int] = _NONE_HELD
+    stakes: Iterable[Stake],
+    members: Iterable[SessionId],
+    runs_held: Mapping[SessionId, int] = _NONE_HELD,
+    *,
+    moved_at_once: float = MOVED_AT_ONCE,
 ) -> Plan:
     """Place every free lease on a member, and name the moves that correct the worst imbalance.
 
@@ -57,7 +62,7 @@ def plan(
     takes = dict(_takes([stake for stake in ordered if stake.holder is None], loads))
     movable = {stake: stake.holder for stake in ordered if stake.holder in loads and not _is_moving(stake, loads)}
     under_way = sum(_is_moving(stake, loads) for stake in ordered)
-    moves_max = max(1, int(len(ordered) * MOVED_AT_ONCE)) - under_way
+    moves_max = max(1, int(len(ordered) * moved_at_once)) - under_way
     return Plan(takes=takes, moves=dict(_moves(movable, loads, moves_max)))
 
 

@@ -1,16 +1,21 @@
 """Events: the closed list of their types, and one event as a value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
+from worker.core.model.run_names import short_name
 from worker.core.model.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Event: something that happened. It may come from another system, so its names are not checked."""
+    """Event: something that happened. It may come from another system, so its names are not checked.
+
+    `order` is its place among the events of its decision, which all have the same time.
+    """
 
     id: str
     type: str
@@ -20,6 +25,28 @@ class Event:
     period: str = ""
     message: str = ""
     detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    order: int = 0
+
+    @property
+    def about(self) -> str:
+        """Return the name that messages about the run contain; "" if the event is about no pipeline."""
+        return "/".join(part for part in (self.pipeline, self.schedule, self.period) if part)
+
+    @property
+    def sentence(self) -> str:
+        """Return the message without the run in front, for places that name the run themselves."""
+        rest = self.message.removeprefix(self.about)
+        # The name of a day is also the beginning of the names of its hours.
+        is_named = bool(self.about) and rest != self.message and rest[:1] in {" ", ":"}
+        return rest.lstrip(": ") if is_named else self.message
+
+    @property
+    def named_sentence(self) -> str:
+        """Return the message with the run in front, named as people see it."""
+        name = short_name(self.pipeline, self.schedule, self.period)
+        if self.about and self.about in self.message:
+            return self.message.replace(self.about, name)
+        return f"{name}: {self.message}" if name and self.message else self.message or name
 
 
 class EventType(StrEnum):
@@ -94,6 +121,7 @@ class EventType(StrEnum):
     CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # only after CONFIG_REJECTED
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"
     DATA_RESYNCED = "DATA_RESYNCED"  # after DATA_LOSS_SUSPECTED: every row was read again
+    RESYNC_INCOMPLETE = "RESYNC_INCOMPLETE"  # a trigger with `match: prefix` has more sensors than a resync handles
     JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # with JOB_COMPLETED: its confirmation is unreadable
     JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"
     WATCHDOG_RECOVERED = "WATCHDOG_RECOVERED"
@@ -119,6 +147,21 @@ class JobEvent(StrEnum):
     ORPHANED = "orphaned"
     CANCELLED = "cancelled"
     RUN_TIMEOUT = "run-timeout"  # not `timeout`, which means that the job itself timed out
+
+
+# Events of one decision that were stored without their order: the types are declared in the order of a run's states.
+_DECLARED: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Sort oldest first; events of one time in the order in which the run caused them."""
+    return sorted(events, key=causal_order)
+
+
+def causal_order(event: Event) -> tuple[datetime, str, int, int, int, str]:
+    """Return the place of an event in a list: by time, then as its run caused it."""
+    version, declared = event.detail.get("version"), _DECLARED.get(event.type, 0)
+    return event.at, event.pipeline, version if isinstance(version, int) else 0, event.order, declared, event.id
 
 
 def shown_type(event_type: str) -> str:

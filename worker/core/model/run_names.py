@@ -20,6 +20,15 @@ def name_parts(pipeline: str, schedule: str, period: str) -> list[str]:
     return [part for part in (pipeline, "" if schedule in UNNAMED else schedule, period) if part]
 
 
+def short_name(pipeline: str, schedule: str, period: str) -> str:
+    """Return the name of a run without its configuration: `orders/2027-03-22`."""
+    return "/".join(name_parts(pipeline, schedule, period))
+
+
+def shown_key(key: RunKey) -> str:
+    return short_name(key.pipeline, key.schedule, str(key.period))
+
+
 def rerun_command(key: RunKey, pipeline: "Pipeline") -> str:
     return f"interlock rerun {key.pipeline} {key.period}{_schedule(key, pipeline)}"
 

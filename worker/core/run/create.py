@@ -1,6 +1,5 @@
 """Run creation: decides whether a run may be created; an existing run rejects a trigger request."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from worker.core.model.effects import EmitEvent
@@ -27,7 +26,7 @@ from worker.core.run.facts import (
     TriggerRequested,
 )
 from worker.core.run.reruns import REPLAY, is_automatic
-from worker.core.run.state import PATH_MAX, STATE_WORDS, Deletion, Outcome, Run, State
+from worker.core.run.state import PATH_MAX, STATE_WORDS, Deletion, Outcome, Run, State, altered
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 RERUN = "rerun"
@@ -92,7 +91,7 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
     recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
-    run = replace(run, path=fact.path, is_followed=fact.is_followed)
+    run = altered(run, path=fact.path, is_followed=fact.is_followed)
     return Decision.of(Create(run), *_watch(schedule, fact, now, fact.arrived_at), *recovered, EvaluateNow())
 
 
@@ -105,7 +104,7 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
     origin = REPLAY if fact.reason == REPLAY else RERUN
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=origin, handled=(fact.identity,))
     return Decision.of(
-        Create(replace(run, is_followed=fact.is_followed)),
+        Create(altered(run, is_followed=fact.is_followed)),
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),

@@ -7,6 +7,7 @@ neighbours); `state.py` holds the data.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import SessionId
@@ -65,11 +66,21 @@ from worker.core.run.state import (
     Run,
     Spent,
     State,
+    altered,
     job_id,
     job_url,
 )
 from worker.core.run.stopping import decide_stopping
 from worker.core.run.triggering import decide_triggering
+
+# The fields of a run with no pending start and no pending stop.
+NOTHING_PENDING: Final[Mapping[str, object]] = {
+    "start_step": None,
+    "start_after": None,
+    "starter": None,
+    "after_stop": None,
+    "rerun_reason": "",
+}
 
 
 def decide(
@@ -146,8 +157,10 @@ def evolve(run: Run | None, decision: Decision, now: datetime, by: SessionId) ->
     before = run
     for effect in decision.effects:
         run = effect.run if isinstance(effect, Create) else _applied(run, effect, now, by)
-    # The session that commits a run holds its next timer; an unchanged run needs no commit.
-    return run if run is None or run == before else replace(run, owner=None if run.is_ended else by)
+    if run is None or run == before:
+        return before  # an unchanged run needs no commit
+    # The session that commits a run holds its next timer.
+    return altered(run, owner=None if run.is_ended else by)
 
 
 def _applied(run: Run | None, effect: Effect, now: datetime, by: SessionId) -> Run | None:
@@ -158,21 +171,21 @@ def _applied(run: Run | None, effect: Effect, now: datetime, by: SessionId) -> R
             return _moved(run, effect, now)
         case Retry():
             failed = _with_attempt(run, Outcome.FAILED, effect.category, effect.reason, now)
-            charged = replace(failed, spent=_charged(run.spent, effect.budget), reason=effect.reason)
+            charged = altered(failed, spent=_charged(run.spent, effect.budget), reason=effect.reason)
             return _next_attempt(charged, effect.window_ends_at, now)
         case Reopen():
             return _reopened(run, effect, now)
         case End():
             return _ended(run, effect, now)
         case StartJob():
-            return replace(run, starter=by)
+            return altered(run, starter=by)
         case _:
             return _noted(run, effect)
 
 
 def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
     is_begun = effect.state is State.POLLING
-    return replace(
+    return altered(
         run,
         state=effect.state,
         starts_unanswered=0 if effect.is_only_job else run.starts_unanswered,
@@ -197,8 +210,9 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
 
 
 def _next_attempt(run: Run, window_ends_at: datetime | None, now: datetime) -> Run:
-    return replace(
-        _settled(run),
+    return altered(
+        run,
+        **NOTHING_PENDING,
         state=State.EVALUATING,
         attempt=run.attempt + 1,
         attempt_at=now,
@@ -227,12 +241,12 @@ def _with_attempt(run: Run, outcome: str, category: FailureCategory | None, reas
         category=category,
         reason=reason[:ATTEMPT_REASON_MAX],
     )
-    return replace(run, attempts=(*run.attempts, attempt)[-(ATTEMPTS_MAX - 1) :])
+    return altered(run, attempts=(*run.attempts, attempt)[-(ATTEMPTS_MAX - 1) :])
 
 
 def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
     outcome = SUPERSEDED if not run.is_ended else "" if run.outcome is None else run.outcome.value
-    asked = replace(
+    asked = altered(
         _with_attempt(run, outcome, run.category, run.reason, run.since if run.is_ended else now),
         spent=run.spent if effect.budget is None else _charged(run.spent, effect.budget),
         config_hash=effect.config_hash or run.config_hash,
@@ -245,8 +259,9 @@ def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
 
 
 def _ended(run: Run, effect: End, now: datetime) -> Run:
-    return replace(
-        _settled(run),
+    return altered(
+        run,
+        **NOTHING_PENDING,
         state=State.COMPLETED if effect.outcome is Outcome.SUCCEEDED else State.FAILED_FINAL,
         since=now,
         outcome=effect.outcome,
@@ -257,17 +272,10 @@ def _ended(run: Run, effect: End, now: datetime) -> Run:
     )
 
 
-def _settled(run: Run) -> Run:
-    """Return the run with no pending start and no pending stop."""
-    return replace(
-        run, window_ends_at=None, start_step=None, start_after=None, starter=None, after_stop=None, rerun_reason=""
-    )
-
-
 def _noted(run: Run, effect: Effect) -> Run:
     match effect:
         case NoteStart():
-            return replace(
+            return altered(
                 run,
                 start_step=effect.step,
                 start_failures=effect.failures,
@@ -276,34 +284,34 @@ def _noted(run: Run, effect: Effect) -> Run:
                 reason=effect.reason or run.reason,
             )
         case NoteGate(window_ends_at=window_ends_at, timeout_at=timeout_at):
-            return replace(run, window_ends_at=window_ends_at, timeout_at=timeout_at)
+            return altered(run, window_ends_at=window_ends_at, timeout_at=timeout_at)
         case NoteUpstreams(signature=signature):
-            return replace(run, upstream_reported=signature)
+            return altered(run, upstream_reported=signature)
         case NoteJob(job=job, is_only_job=is_only):
-            return replace(run, job=job, start_step=None, starts_unanswered=0 if is_only else run.starts_unanswered)
+            return altered(run, job=job, start_step=None, starts_unanswered=0 if is_only else run.starts_unanswered)
         case NoteAfterStop(after_stop=after_stop, reason=reason):
-            return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
+            return altered(run, after_stop=after_stop, rerun_reason="", reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
             told = _changed(run, key, content_hash, at) if key else run
-            return replace(told, late_reported=content_hash, late_attempt=run.attempt)
+            return altered(told, late_reported=content_hash, late_attempt=run.attempt)
         case NoteChange(sensor_key=key, content_hash=content_hash, written_at=at):
             return _changed(run, key, content_hash, at)
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
-            return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
+            return altered(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
         case ShiftTimes(by=by, patience=patience):
             return shifted(run, by, patience)
         case NoteSummary(summary=summary):
-            return replace(run, summary=summary)
+            return altered(run, summary=summary)
         case NoteHandled(identity=identity):
-            return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
+            return altered(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:
             return run
 
 
 def _changed(run: Run, sensor_key: str, content_hash: str, written_at: datetime | None) -> Run:
     changed = _with_newest(run.changed_inputs, sensor_key, content_hash, CHANGED_INPUTS_MAX)
-    return replace(run, changed_inputs=changed, told_at=noted(run.told_at, sensor_key, written_at))
+    return altered(run, changed_inputs=changed, told_at=noted(run.told_at, sensor_key, written_at))
 
 
 def _with_newest(known: Mapping[str, str], key: str, content_hash: str, at_most: int) -> dict[str, str]:

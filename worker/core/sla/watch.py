@@ -224,7 +224,7 @@ def _breached(watch: SlaWatch, sla: Sla, status: Status | None, why: str) -> lis
         CloseWatch(Verdict.BREACHED, why),
         EmitEvent(
             type=EventType.RELATIVE_SLA_BREACH if is_relative else EventType.SLA_BREACH,
-            message=f"{watch.key} missed its deadline of {_due(watch)}: {why}",
+            message=f"{watch.key} breached its deadline of {_due(watch)}: {why}",
             detail={
                 **_detail(watch, sla, status),
                 "actionHint": "inform the users of the data; find out why it is late",
@@ -237,7 +237,7 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> EmitEvent
     is_relative = watch.arrived_at is not None
     return EmitEvent(
         type=EventType.RELATIVE_SLA_WARNING if is_relative else EventType.SLA_WARNING,
-        message=f"{watch.key} may miss its deadline of {_due(watch)}",
+        message=f"{watch.key} may breach its deadline of {_due(watch)}",
         detail={**_detail(watch, sla, status), "actionHint": "find out what the run waits for while there is time"},
     )
 

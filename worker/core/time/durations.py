@@ -64,7 +64,20 @@ def format_duration(duration: timedelta) -> str:
     return ("-" if duration < timedelta(0) else "") + ("".join(parts) or "0s")
 
 
+def shown_duration(duration: timedelta) -> str:
+    """Write a duration for people: to tenths of a second, to seconds or, from an hour on, to minutes."""
+    seconds = max(duration.total_seconds(), 0.0)
+    step = 0.1 if seconds < 10 else 1.0 if seconds < 3600 else 60.0
+    return format_duration(timedelta(milliseconds=round(seconds / step) * round(step * 1000)))
+
+
+def shown_record_duration(text: str | None) -> str:
+    """Write the duration of a record for people; "" if it has none."""
+    duration = parse_duration(text) if text else None
+    return "" if duration is None else shown_duration(duration)
+
+
 def rounded_duration(duration: timedelta) -> str:
-    """Write a duration to the second, as in `41m` or `1h30m5s`; below ten seconds to the millisecond."""
+    """Write a duration for records, to the second, as in `1h30m5s`; below ten seconds to the millisecond."""
     step = timedelta(milliseconds=1) if duration < timedelta(seconds=10) else timedelta(seconds=1)
     return format_duration(duration // step * step)

@@ -113,6 +113,7 @@ def sensor_keys(key: str, period: Period) -> tuple[str, str, str]:
     return f"{key}#{period}", f"{key}#{period.compact}", key
 
 
+@lru_cache(maxsize=1_024)  # each component that handles a sensor asks it of the same key
 def split_key(key: str) -> tuple[str, Period | None]:
     """Split the period off the end of a sensor's key; a suffix that is no period belongs to the name."""
     name, _, suffix = key.rpartition("#")

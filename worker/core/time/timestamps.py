@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
@@ -26,6 +27,7 @@ def format_utc(instant: datetime) -> str:
     return format_rfc3339(instant.replace(microsecond=0))
 
 
+@lru_cache(maxsize=4_096)  # a run's times are in every row and event that is written about it
 def format_rfc3339(instant: datetime) -> str:
     """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only if there is one."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

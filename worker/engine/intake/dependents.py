@@ -63,6 +63,10 @@ class Dependents:
         self._index, self._upstreams, self._failures = index, upstreams, failures
         self._runs, self._deferred = Runs(tables), DeferredSignals(tables)
 
+    def is_unaffected(self, pipeline: PipelineId) -> bool:
+        """Return whether `run_ended` would do nothing for a run of this pipeline, without reading anything."""
+        return self._index.is_unaffected(pipeline)
+
     async def run_ended(self, key: RunKey) -> None:
         """Handle the end of a run, or another change of an ended run."""
         await self._index.refresh()
@@ -70,6 +74,14 @@ class Dependents:
             await self._catch_up(changed)
         if key.pipeline in self._index.graph:
             await self._compare(key)
+        await self._wake_all(key)
+
+    async def run_waits_again(self, key: RunKey) -> None:
+        """Handle another attempt of a run that begins to wait for its upstreams, perhaps for ever.
+
+        The runs below it may have waited for its end.
+        """
+        await self._index.refresh()
         await self._wake_all(key)
 
     async def _catch_up(self, changed: PipelineId) -> None:
@@ -149,6 +161,8 @@ class Dependents:
             case Run(state=State.EVALUATING):
                 self._engine.request_evaluation(RowKind.TRIGGER, key)
                 await self._failures.tell(key, schedule, memo)
+                if run.attempt > 1:  # only an earlier attempt can have results below
+                    await self._wake_all(key, waiting.depth + 1)
             case None:
                 if waiting.version.pipeline.dry_run:
                     self._engine.request_evaluation(RowKind.DRY_RUN, key)

@@ -5,6 +5,7 @@ Until then it may judge a record by the version before. So it keeps the records 
 turns out to be new, it delivers those that were judged by another one once more, which is harmless.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class KnownVersions:
         self._records: OrderedDict[Name, _Record] = OrderedDict()  # the last record of each sensor
         self._dropped: OrderedDict[PipelineId, float] = OrderedDict()  # had more records than are kept
         self._changed: dict[PipelineId, None] = {}  # their records are to be delivered again
+        self._has_records = asyncio.Event()  # is there anything to look at?
         self._tail: Tail | None = None
         self._read_at: datetime | None = None
 
@@ -70,15 +72,19 @@ class KnownVersions:
         self._reads.pop(pipeline, None)
         if pipeline in self._dropped or any(of == pipeline for of, _ in self._records):
             self._changed[pipeline] = None
+            self._has_records.set()
 
     async def run(self, deliver: Deliver, resync: Resync) -> None:
         """Look for new versions while records are recent, until cancelled. Without records, read nothing."""
         while True:
+            await self._has_records.wait()
             await self._clock.sleep(LOOK_EVERY_S)
             try:
                 await self.look(deliver, resync)
             except RetryLater as problem:
                 self._log("pipeline.troubled", {"pipeline": "", "problem": str(problem)})
+            if not (self._changed or self._dropped or self._records):
+                self._has_records.clear()
 
     async def look(self, deliver: Deliver, resync: Resync) -> None:
         """Deliver the recent records of every pipeline whose version is new once more."""
@@ -114,6 +120,7 @@ class KnownVersions:
         name = (pipeline, change.key.sk)
         self._records.pop(name, None)
         self._records[name] = _Record(change, self._clock.monotonic(), _hash_of(version))
+        self._has_records.set()
         if len(self._records) > RECORDS_MAX:
             (dropped, _), record = self._records.popitem(last=False)
             self._dropped[dropped] = record.at_s

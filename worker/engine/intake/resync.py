@@ -1,15 +1,16 @@
 """Resync: handles a pipeline's rows as if just written, because records were lost or held back."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model import keys
-from worker.core.model.keys import RowKind
+from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Match, PipelineId, Schedule
 from worker.core.run.facts import Origin
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Period
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
@@ -20,7 +21,9 @@ from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal,
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Prefix, Row, TableName, Tables, query_all
 
-PREFIXED_MAX: Final = 1000  # sensors with a prefix that one resync reads
+# Sensors with a prefix. One that is found costs several reads, and a routine check finds it again every few minutes.
+READ_MAX: Final = 10_000
+ROUTINE_MAX: Final = 1_000
 
 
 class PipelineResync:
@@ -69,7 +72,8 @@ class PipelineResync:
         for row in rows:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
-            for sensor in await self._signals_within(version.pipeline.id, schedule, look_back):
+            is_routine = may_begin is not None
+            for sensor in await self._signals_within(version.pipeline.id, schedule, look_back, is_routine=is_routine):
                 seen = ObservedSensor(
                     sensor=sensor,
                     at=self._clock.now(),
@@ -102,7 +106,9 @@ class PipelineResync:
             case None:
                 return
 
-    async def _signals_within(self, pipeline: PipelineId, schedule: Schedule, look_back: timedelta) -> list[Sensor]:
+    async def _signals_within(
+        self, pipeline: PipelineId, schedule: Schedule, look_back: timedelta, *, is_routine: bool
+    ) -> list[Sensor]:
         """Return the trigger's sensors inside the look-back, by the period in their key or else their data."""
         trigger, now = schedule.trigger, self._clock.now()
         if trigger is None or not schedule.starts_by_trigger:
@@ -110,14 +116,34 @@ class PipelineResync:
         name = trigger.rule.key
         first, last = (wall_at(at, schedule.zone).date() for at in (now - look_back, now + LOOK_BACK))
         if trigger.match is Match.PREFIX:
-            found: list[Sensor] = []
-            async for sensor in self._sensor_rows.list(pipeline, name):
-                found.append(sensor)
-                if len(found) >= PREFIXED_MAX:
-                    break
-        else:
-            plain = await self._sensor_rows.get(pipeline, name)
-            dated = [sensor async for sensor in self._sensor_rows.of_days(pipeline, name, first, last)]
-            found = [*([plain] if plain else []), *dated]
+            return await self._prefixed_since(pipeline, schedule, name, first, is_routine=is_routine)
+        plain = await self._sensor_rows.get(pipeline, name)
+        dated = [sensor async for sensor in self._sensor_rows.of_days(pipeline, name, first, last)]
+        found = [*([plain] if plain else []), *dated]
         periods = [await self._sensors.bound_period(pipeline, schedule, sensor, now) for sensor in found]
         return [sensor for sensor, period in zip(found, periods, strict=True) if period.date >= first]
+
+    async def _prefixed_since(
+        self, pipeline: PipelineId, schedule: Schedule, prefix: str, first: date, *, is_routine: bool
+    ) -> list[Sensor]:
+        """Return the sensors with a prefix from a day on, the earliest period first.
+
+        If there are too many, the latest ones are returned, and an event says so.
+        """
+        found: list[tuple[Period, Sensor]] = []
+        read, is_cut, now = 0, False, self._clock.now()
+        # Backwards: where keys contain a time, the latest ones are read.
+        async for sensor in self._sensor_rows.list(pipeline, prefix, reverse=True):
+            if read >= READ_MAX:
+                is_cut = True
+                break
+            read += 1
+            period = await self._sensors.bound_period(pipeline, schedule, sensor, now)
+            if period.date >= first:
+                found.append((period, sensor))
+        found.sort(key=lambda each: (each[0].date, each[0].begins, each[1].key))
+        handled = found[-ROUTINE_MAX:] if is_routine else found
+        if is_cut or len(handled) < len(found):
+            today = RunKey(pipeline, schedule.id, Period(wall_at(now, schedule.zone).date()))
+            await self._sensors.warn_of_cut(today, prefix, read=read, handled=len(handled))
+        return [sensor for _, sensor in handled]

@@ -15,7 +15,7 @@ from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
 from worker.core.run.facts import JobReport, JobReported, Origin
 from worker.core.run.sensor_match import is_named_by
-from worker.core.run.state import FailureCategory, Status
+from worker.core.run.state import FailureCategory, State, Status
 from worker.core.time.periods import Period
 from worker.engine.commits import Commits
 from worker.engine.engine import Engine
@@ -50,7 +50,7 @@ class InputRow(StrEnum):
     TRIGGER_REQUEST = keys.TRIGGER_REQUEST
     CASCADE = keys.MARKER  # a partition key
     JOB_REPORT = keys.JOB  # in the job log table
-    RUN = keys.TRIGGER  # a worker's own row: the end of a run matters to those that depend on it
+    RUN = keys.TRIGGER  # a worker's own row: the end of a run, or its wait, matters to those that depend on it
 
 
 _PREFIXES: Final = (
@@ -68,13 +68,13 @@ def input_row(change: Change) -> InputRow | None:
     """Return which kind of input a changed row is; None for every other row, such as a worker's."""
     pk, sk = change.key.pk, change.key.sk
     if change.table is TableName.JOBLOG:
-        return InputRow.JOB_REPORT if sk.startswith(InputRow.JOB_REPORT) else None
+        return InputRow.JOB_REPORT if sk.startswith(InputRow.JOB_REPORT) and not _is_ours(change) else None
     if change.table is not TableName.CONTROL or pk.startswith(keys.SHADOW):
         return None
     if pk.startswith(InputRow.CASCADE):
         return InputRow.CASCADE
     if sk.startswith(InputRow.RUN):
-        return InputRow.RUN if _is_ended(change) else None
+        return InputRow.RUN if _is_ended(change) or _waits_again(change) else None
     exact = next((kind for kind in _WHOLE_KEYS if sk == kind), None)
     return exact or next((kind for kind in _PREFIXES if sk.startswith(kind)), None)
 
@@ -82,6 +82,18 @@ def input_row(change: Change) -> InputRow | None:
 def _is_ended(change: Change) -> bool:
     """Return whether the image of a run's row shows an ended run, of Interlock or of the Lambda edition."""
     return change.image is not None and change.image.get("status") in _ENDED
+
+
+def _waits_again(change: Change) -> bool:
+    """Return whether the image of a run's row shows a later attempt that waits for its upstreams."""
+    image = change.image or {}
+    is_at_gate = image.get("state") == State.EVALUATING.value and image.get("windowEndsAt") is None
+    return is_at_gate and image.get("attempt") != 1
+
+
+def _is_ours(change: Change) -> bool:
+    """Return whether the image of a line in the job log shows that a worker wrote it."""
+    return change.image is not None and change.image.get("by") == OURS
 
 
 def is_input(change: Change) -> bool:
@@ -140,7 +152,7 @@ class Router:
             InputRow.TRIGGER_REQUEST: self._trigger_requested,
             InputRow.CASCADE: self._cascaded,
             InputRow.JOB_REPORT: self._job_logged,
-            InputRow.RUN: self._run_ended,
+            InputRow.RUN: self._run_changed,
         }
 
     async def run(self) -> None:
@@ -148,6 +160,17 @@ class Router:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pauses.run(self._resume), name="pause-ends")
             tasks.create_task(self._known.run(self._deliver_again, self._resume), name="known-versions")
+
+    def wants(self, change: Change) -> bool:
+        """Return whether `handle` may have something to do for a change.
+
+        Most changes are the workers' own writes, and most runs that end are runs that no other depends on.
+        """
+        kind = input_row(change)
+        if kind is not InputRow.RUN:
+            return kind is not None
+        pipeline = keys.pipeline_of(change.key.pk)
+        return pipeline is None or not self._dependents.is_unaffected(pipeline)
 
     async def _deliver_again(self, change: Change) -> None:
         if change.image is not None:
@@ -270,16 +293,20 @@ class Router:
         path = tuple(PipelineId(each) for each in texts(image, "path"))
         await self._cascades.handle(version, RunKey(pipeline, ScheduleId(schedule), period), path)
 
-    async def _run_ended(self, change: Change, _: Row) -> None:
+    async def _run_changed(self, change: Change, _: Row) -> None:
         named = keys.run_row_of(change.key.pk, change.key.sk)
-        if named is not None:
+        if named is None:
+            return
+        if _is_ended(change):
             await self._dependents.run_ended(named[1])
+        else:
+            await self._dependents.run_waits_again(named[1])
 
     # --- the job log --------------------------------------------------------------------------------------------------
 
     async def _job_logged(self, change: Change, image: Row) -> None:
         event = loose_text(image, "event")
-        if event not in set(JobReport) or image.get("by") == OURS:
+        if event not in set(JobReport):
             return
         key = _job_key(change)
         report = JobReport(event)

@@ -220,6 +220,24 @@ class SensorIntake:
         if await self._commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
             self._log("signal.grain_mismatched", {"run": str(key), "sensor": named_by, "expected": found.expected})
 
+    async def warn_of_cut(self, today: RunKey, prefix: str, *, read: int, handled: int) -> None:
+        """Log that a resync left out sensors with a prefix; emit an event, once a day for a schedule."""
+        about = {"pipeline": today.pipeline, "schedule": today.schedule, "sensor": prefix}
+        self._log("resync.cut", {**about, "read": read, "handled": handled})
+        told = EmitEvent(
+            type=EventType.RESYNC_INCOMPLETE,
+            message=f"a resync of {today.pipeline} handled only {handled} sensors that begin with {prefix}: "
+            "a lost record of another one is not found",
+            detail={
+                "sensorKey": prefix,
+                "read": read,
+                "handled": handled,
+                "actionHint": "remove sensors that are no longer needed, or collect the parts of a period in one",
+            },
+            once=True,
+        )
+        await self._commits.tell_once(today, told, self._clock.now())
+
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
         """Return the period that a sensor is for, without binding the sensor to it."""
         said = SensorContent(sensor.key, sensor.data)

@@ -109,7 +109,7 @@ class StandingProbes:
                 if name not in self._under_way and self._due_s.get(name, now_s) <= now_s:
                     self._under_way.add(name)
                     self._spawn(f"probe:{name.pipeline}/{name.key}", partial(self._turn, name, call, standing.every))
-        for name in self._due_s.keys() - wanted - self._under_way:
+        for name in [each for each in self._due_s if each not in wanted and each not in self._under_way]:
             del self._due_s[name]
             self._spawn(f"release:{name.pipeline}/{name.key}", partial(self._release, name))
 

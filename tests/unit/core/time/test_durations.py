@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.time.durations import format_duration, parse_duration
+from worker.core.time.durations import (
+    format_duration,
+    parse_duration,
+    rounded_duration,
+    shown_duration,
+    shown_record_duration,
+)
 
 HOUR = timedelta(hours=1)
 # What a signed 64-bit count of nanoseconds reaches, in whole microseconds.
@@ -146,3 +152,19 @@ def test_any_text_is_a_duration_or_none(text: str) -> None:
     duration = parse_duration(text)
 
     assert duration is None or abs(duration) <= REACH + timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("took", "shown"),
+    [(0.94, "0.9s"), (45.4, "45s"), (12 * 60 + 30, "12m30s"), (3 * 3600 + 20 * 60 + 29, "3h20m"), (-1, "0s")],
+)
+def test_a_duration_is_rounded_for_people(took: float, shown: str) -> None:
+    assert shown_duration(timedelta(seconds=took)) == shown
+
+
+def test_the_duration_of_a_record_is_shown_as_any_other() -> None:
+    took = timedelta(milliseconds=353)
+
+    assert rounded_duration(took) == "0.353s"
+    assert shown_record_duration(rounded_duration(took)) == shown_duration(took) == "0.4s"
+    assert shown_record_duration(None) == ""
