@@ -1,7 +1,7 @@
 """Show people on a terminal what happens to runs, as it happens.
 
-Events say most of it. Why a run waits is no event, because nothing has changed; the engine logs it with each
-evaluation, and the feed shows it once until it changes. Everything that the feed remembers is bounded.
+Events say most of it. Why a run waits, or why its target does not start its job yet, is no event; the engine logs it
+each time, and the feed shows it once until it changes. Everything that the feed remembers is bounded.
 """
 
 import asyncio
@@ -9,17 +9,27 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from consumers.alerts.console import ConsoleLine
-from consumers.alerts.run_lines import LocalTime, RunName, event_line, is_shown, line_severity, shown_at, waiting_line
+from consumers.alerts.run_lines import (
+    LocalTime,
+    RunName,
+    event_line,
+    is_shown,
+    line_severity,
+    rejected_line,
+    shown_at,
+    waiting_line,
+)
 from consumers.outbox.severities import Severity
 from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
 from worker.core.model.events import Event, EventType
 from worker.core.model.ids import PipelineId
 from worker.core.run.effects import EvaluateNow
-from worker.core.run.facts import RulesNotHeld
+from worker.core.run.facts import JobRefused, RulesNotHeld
+from worker.core.run.state import State
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
 
@@ -45,6 +55,13 @@ def system_local(at: datetime) -> datetime:
     return at.astimezone()
 
 
+class _Reason(NamedTuple):
+    """Says why a run does not go on: its rules do not hold, or its target rejected the start."""
+
+    text: str
+    is_rejection: bool = False
+
+
 class RunFeed:
     """Makes the lines of events and of waiting runs."""
 
@@ -54,7 +71,7 @@ class RunFeed:
         self._show, self._clock, self._has_schedules, self._local = show, clock, has_schedules, local
         self._began: _Recent[datetime] = _Recent(RUNS_REMEMBERED_MAX)
         self._said: _Recent[int] = _Recent(RUNS_REMEMBERED_MAX)
-        self._pending: dict[str, str] = {}
+        self._pending: dict[str, _Reason] = {}
         self._unsaid = 0
         self._has_pending = asyncio.Event()
 
@@ -95,18 +112,20 @@ class RunFeed:
         run = facts.get("run")
         if not isinstance(run, str):
             return
+        reason = str(facts.get("reason", ""))
         if event == "fact.handled":
-            if not _ROUTINE.issuperset(cast("Sequence[str]", facts.get("effects", ()))):
+            # A rejection that ends the run has an event.
+            if facts.get("fact") == JobRefused.__name__ and facts.get("state") == State.TRIGGERING:
+                self._waits(run, _Reason(reason, is_rejection=True))
+            elif not _ROUTINE.issuperset(cast("Sequence[str]", facts.get("effects", ()))):
                 self._pending.pop(run, None)  # it waits no longer, or for something else
                 self._said.forget(run)
-        elif event == "fact.ignored" and facts.get("fact") == RulesNotHeld.__name__:
-            reason = str(facts.get("reason", ""))
-            if reason.startswith(_WAITING):
-                self._waits(run, reason.removeprefix(_WAITING))
+        elif event == "fact.ignored" and facts.get("fact") == RulesNotHeld.__name__ and reason.startswith(_WAITING):
+            self._waits(run, _Reason(reason.removeprefix(_WAITING)))
 
-    def _waits(self, run: str, reason: str) -> None:
+    def _waits(self, run: str, reason: _Reason) -> None:
         # The age of a time grows with each evaluation, and that alone is no news.
-        if self._said.get(run) == hash(_AGE.sub("", reason)):
+        if self._said.get(run) == hash(_AGE.sub("", reason.text)):
             self._pending.pop(run, None)
         elif run in self._pending or len(self._pending) < PENDING_MAX:
             self._pending[run] = reason
@@ -131,8 +150,10 @@ class RunFeed:
             reason = self._pending.pop(run, None)
             if reason is None:
                 continue  # it started while its name was looked up
-            self._said.put(run, hash(_AGE.sub("", reason)))
-            self._show(Severity.NOTE, waiting_line(name, reason, now=self._clock.now(), local=self._local))
+            self._said.put(run, hash(_AGE.sub("", reason.text)))
+            line = rejected_line if reason.is_rejection else waiting_line
+            severity = Severity.WARNING if reason.is_rejection else Severity.NOTE
+            self._show(severity, line(name, reason.text, now=self._clock.now(), local=self._local))
         if self._unsaid:
             at, unsaid = shown_at(self._clock.now(), self._clock.now(), self._local), self._unsaid
             self._unsaid = 0

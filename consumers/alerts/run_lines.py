@@ -11,7 +11,7 @@ from consumers.outbox.routes import SOURCE
 from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
 from worker.core.model.events import Event, EventType, shown_type
 from worker.core.model.values import Json
-from worker.core.time.durations import format_duration
+from worker.core.time.durations import shown_duration
 from worker.runtime.shown_text import one_line
 
 TEXT_MAX: Final = 400
@@ -80,17 +80,14 @@ def waiting_line(name: RunName, reason: str, *, now: datetime, local: LocalTime)
     return f"{shown_at(now, now, local)}  {name}  {one_line(said, TEXT_MAX)}"
 
 
+def rejected_line(name: RunName, reason: str, *, now: datetime, local: LocalTime) -> str:
+    return f"{shown_at(now, now, local)}  {name}  start rejected: {one_line(reason, TEXT_MAX)}; retrying"
+
+
 def shown_at(at: datetime, now: datetime, local: LocalTime) -> str:
     """Return the local time of day, with the date if that is not today's."""
     seen, today = local(at), local(now)
     return seen.strftime("%H:%M:%S" if seen.date() == today.date() else "%Y-%m-%d %H:%M:%S")
-
-
-def shown_duration(took: timedelta) -> str:
-    """Return a duration, rounded to tenths of a second, to seconds or, from an hour on, to minutes."""
-    seconds = max(took.total_seconds(), 0.0)
-    step = 0.1 if seconds < 10 else 1.0 if seconds < 3600 else 60.0
-    return format_duration(timedelta(milliseconds=round(seconds / step) * round(step * 1000)))
 
 
 def _said(event: Event, took: timedelta | None) -> str:

@@ -88,11 +88,17 @@ class EventBus:
         async with asyncio.TaskGroup() as requests:
             while True:
                 await self._called.wait()
-                await self._clock.sleep(GATHER_S)
+                is_partial = len(self._waiting) < ENTRIES_MAX  # a full request gains nothing from waiting
+                if is_partial:
+                    await self._clock.sleep(GATHER_S)
                 self._called.clear()
-                while self._requests < self._requests_now and (batch := self._next_batch()):
+                while self._requests < self._requests_now and (is_partial or len(self._waiting) >= ENTRIES_MAX):
+                    if not (batch := self._next_batch()):
+                        break
                     self._requests += 1
                     requests.create_task(self._offer(batch), name="bus:request")
+                if self._waiting and self._requests < self._requests_now:
+                    self._called.set()
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []

@@ -13,7 +13,7 @@ from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import SOURCE, Route, envelope
 from consumers.streams.consumer import Beginning, Subscription
 from consumers.streams.source import Gap
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, in_order
 from worker.core.model.keys import stamp_of
 from worker.core.model.values import Json
 from worker.runtime.clock import Clock
@@ -21,12 +21,15 @@ from worker.runtime.logs import logger
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.events import Events, event_of
 from worker.store.row_codec import encode
+from worker.store.rows import loose_text
 from worker.store.table import Change, ChangeKind
 
 # How far before the last record to read again: the events of a commit have the time of its decision.
 LOOK_BACK: Final = timedelta(minutes=5)
 FEED_KEPT: Final = timedelta(hours=24)
 SLICE: Final = timedelta(hours=1)  # range of lost events read at once, which bounds memory
+TYPES_MAX: Final = 500  # types that are remembered for each route; there are about a hundred
+_TYPE_AND_SOURCE: Final = frozenset({"source", "detail-type"})
 
 _log = logger()
 
@@ -41,13 +44,14 @@ class Relay:
     ) -> None:
         self._routes, self._events, self._letters = routes, events, letters
         self._tries, self._clock = tries, clock
-        # All events of the outbox have one source: for a route that tests nothing else, no envelope is made.
-        by_source = [route for route in routes if route.pattern.names == frozenset({"source"})]
-        self._takes_all = {route.name for route in by_source if route.pattern.matches({"source": SOURCE})}
+        # All events of the outbox have one source. A route that tests only that and the type is asked once per type.
+        self._by_type: dict[str, dict[str, bool]] = {
+            route.name: {} for route in routes if route.pattern.names <= _TYPE_AND_SOURCE
+        }
 
     def subscription(self) -> Subscription:
         return Subscription(
-            wants=is_outgoing,
+            wants=self._is_wanted,
             lane_of=lambda change: change.key.pk,
             handle=self.handle,
             catch_up=self.catch_up,
@@ -79,16 +83,35 @@ class Relay:
             async for stored in self._events.of_type(event_type, start, end)
             if stored.out and stored.event.at < end
         ]
-        return sorted(found, key=lambda event: (event.at, event.id))
+        return in_order(found)
 
     async def _send(self, event: Event) -> None:
         carried: Mapping[str, Json] | None = None
         for route in self._routes:
-            if route.name not in self._takes_all:
+            is_taken = self._takes_type(route, event.type)
+            if is_taken is None:
                 carried = carried or envelope(event)
-                if not route.pattern.matches(carried):
-                    continue
-            await self._carry(route, event)
+                is_taken = route.pattern.matches(carried)
+            if is_taken:
+                await self._carry(route, event)
+
+    def _is_wanted(self, change: Change) -> bool:
+        """Return whether a change may have to be sent. Most events are steps of a run that no route takes."""
+        if change.image is None or not is_outgoing(change):
+            return False
+        event_type = loose_text(change.image, "eventType")
+        return any(self._takes_type(route, event_type) is not False for route in self._routes)
+
+    def _takes_type(self, route: Route, event_type: str) -> bool | None:
+        """Return whether a route takes every event of a type, or none; None if that depends on the event."""
+        known = self._by_type.get(route.name)
+        if known is None:
+            return None
+        if event_type not in known:
+            if len(known) >= TYPES_MAX:
+                known.clear()
+            known[event_type] = route.pattern.matches({"source": SOURCE, "detail-type": event_type})
+        return known[event_type]
 
     async def _carry(self, route: Route, event: Event) -> None:
         given_up = await self._tries.limited(lambda: route.deliver(event))

@@ -34,11 +34,12 @@ def envelope(event: Event, page: str = "") -> dict[str, Json]:
 
     A bus gives each publication an id of its own. So our id is in the detail as well, where it identifies a repeat.
     """
+    at = instant_text(event.at)
     return {
         "id": event.id,
         "source": SOURCE,
         "detail-type": event.type,
-        "time": instant_text(event.at),
+        "time": at,
         "detail": _present(
             {
                 "eventId": event.id,
@@ -46,7 +47,7 @@ def envelope(event: Event, page: str = "") -> dict[str, Json]:
                 "scheduleId": event.schedule or None,
                 "date": event.period or None,
                 "message": event.message or None,
-                "timestamp": instant_text(event.at),
+                "timestamp": at,
                 "detail": event.detail or None,
                 "links": {"page": page} if page else None,
             }

@@ -56,6 +56,7 @@ _WARNINGS: Final = frozenset(
         EventType.RERUN_REJECTED,
         EventType.TRIGGER_REJECTED,
         EventType.GRAIN_MISMATCH,
+        EventType.RESYNC_INCOMPLETE,
         EventType.PROBE_FAILED,
         EventType.DRY_RUN_VALIDATION_EXHAUSTED,
         EventType.DRY_RUN_RETRY_EXHAUSTED,

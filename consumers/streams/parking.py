@@ -79,8 +79,7 @@ class ParkedLanes:
         This asks the store only about a key that was parked. One commit stores the dead letter and counts it on the
         key. So a replay that releases the key afterwards can neither miss this dead letter nor leave it behind.
         """
-        key_hash = _hash(lane)
-        if key_hash not in self._parked:
+        if not self._parked or (key_hash := _hash(lane)) not in self._parked:
             return False
         parked = await self._parking.keys.get(self._parking.stream, key_hash)
         if parked is None:

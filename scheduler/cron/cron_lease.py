@@ -36,7 +36,7 @@ class CronRole:
         self._wake = asyncio.Event()
 
     def offer(self) -> LeaseOffer:
-        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(shard_of, ALL_SLICES)))
+        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(shard_of, ALL_SLICES)), is_light=True)
 
     async def run(self) -> None:
         """Follow the configurations until cancelled. At the end, no more runs start."""

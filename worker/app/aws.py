@@ -46,7 +46,7 @@ from worker.app.queues import queue_consumer
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
 from worker.app.terminal_output import TerminalLines, TerminalOutput, terminal_output
 from worker.app.worklog import log_work
-from worker.config.lease_roles import DUTIES
+from worker.config.lease_roles import TABLE_ROLES
 from worker.config.roles import Role
 from worker.config.settings import ReadingSettings, Settings
 from worker.config.store_setting import GROUP
@@ -221,7 +221,7 @@ class AwsPlatform:
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def _streams(self, stack: AsyncExitStack) -> Mapping[TableName, Stream]:
-        followed = [table for table, duty in DUTIES.items() if duty in self._settings.roles]
+        followed = [table for table, role in TABLE_ROLES.items() if role in self._settings.roles]
         if not followed:
             return {}
         changes = ChangeStreams(self._tables, self._client(), self._clock)

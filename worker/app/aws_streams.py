@@ -10,7 +10,7 @@ from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, li
 from consumers.streams.aws.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
 from consumers.streams.source import Stream
 from consumers.streams.unreadable import KeepStray, UnreadableRecordLetter, UnreadableRecordLetters
-from worker.config.lease_roles import DUTIES
+from worker.config.lease_roles import TABLE_ROLES
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.tables import DynamoTables
@@ -18,7 +18,7 @@ from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.table import TableName
 
 # A Kinesis shard allows five reads a second to all its readers together: here, one reader for each table.
-_READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
+_READS_PER_SECOND: Final = READS_PER_SECOND / len(TABLE_ROLES)
 
 
 class ChangeStreams:

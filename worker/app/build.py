@@ -10,7 +10,7 @@ from worker.app.telemetry import Telemetry
 from worker.app.terminal_output import TerminalLines
 from worker.app.worker import LEASED, Worker
 from worker.config.roles import Role
-from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Settings
+from worker.config.settings import ALERTS_QUEUE, EVENTS_QUEUE, ROLES, SENSORS_QUEUE, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.store.backends.open import require_redis_library
@@ -61,8 +61,8 @@ def _check_roles(settings: Settings, place: Place) -> None:
     named = ", ".join(sorted(settings.roles))
     if not isinstance(place, DynamoPlace):
         raise ConfigError(
-            f"{DUTIES} is {named}, and only a worker on AWS has queues; events go to people with the relay: "
-            f"add {Role.RELAY}, or leave {DUTIES} out"
+            f"{ROLES} is {named}, and only a worker on AWS has queues; events go to people with the relay: "
+            f"add {Role.RELAY}, or leave {ROLES} out"
         )
     aws = settings.aws
     queues = {
@@ -73,4 +73,4 @@ def _check_roles(settings: Settings, place: Place) -> None:
     theirs = [queues[role] for role in sorted(settings.roles)]
     if not any(url for _, url in theirs):
         missing = ", ".join(variable for variable, _ in theirs)
-        raise ConfigError(f"{DUTIES} is {named}, and there is no queue to take messages from; set {missing}")
+        raise ConfigError(f"{ROLES} is {named}, and there is no queue to take messages from; set {missing}")

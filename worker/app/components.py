@@ -147,7 +147,7 @@ def build_engine(
         cascades=cascades,
         requests=requests,
         dependents=dependents,
-        deployed=ConfigChanges(tables, configs, watches, clock),
+        deployed=ConfigChanges(tables, configs, watches, clock, new_id),
         resync=resync,
         installed=installed,
         known=KnownVersions(tables, configs, clock, log),

@@ -15,10 +15,10 @@ from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
 from worker.app.dependencies import Readers, WorkerDeps
-from worker.config.lease_roles import DUTIES
+from worker.config.lease_roles import TABLE_ROLES
 from worker.config.roles import ALL_ROLES, Role
 from worker.engine.intake.resync import PipelineResync
-from worker.engine.intake.router import Router, is_input
+from worker.engine.intake.router import Router
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
 from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.delivery.dead_letter_replays import Replays
@@ -46,7 +46,7 @@ class ReaderFactory:
     def readers(self, router: Router, resync: PipelineResync) -> Readers:
         """Return a reader for each table whose role this worker has."""
         followed = {
-            table: self._subscription(table, router, resync) for table, duty in DUTIES.items() if self._has(duty)
+            table: self._subscription(table, router, resync) for table, role in TABLE_ROLES.items() if self._has(role)
         }
         return {table: self._reader(table, subscription) for table, subscription in followed.items()}
 
@@ -56,11 +56,11 @@ class ReaderFactory:
     def replaying(self, readers: Readers, router: Router) -> list[LeaseOffer]:
         """Return the leases for replaying dead letters, each with the handler that first failed on it."""
         handle = handled(self._boundary.around(router.handle))
-        facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Role.ENGINE}
+        facts = {reader.name: handle for table, reader in readers.items() if TABLE_ROLES[table] is Role.ENGINE}
         # An event has dead letters of two kinds: of one route that did not accept it, and of a record that no route
         # saw.
         relay = handled(self._boundary.around(self._relay().handle))
-        events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
+        events = {reader.name: relay for table, reader in readers.items() if TABLE_ROLES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
         if self._deps.roles == ALL_ROLES:
             return [self._replayer({**facts, **routes, **self._deps.outputs.dead_letter_handlers}).offer()]
@@ -78,8 +78,8 @@ class ReaderFactory:
             part=part,
         )
 
-    def _has(self, duty: Role) -> bool:
-        return duty in self._deps.roles
+    def _has(self, role: Role) -> bool:
+        return role in self._deps.roles
 
     def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[LeaseOffer]:
         if isinstance(reader, StreamConsumer):
@@ -129,7 +129,6 @@ class ReaderFactory:
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def _subscription(self, table: TableName, router: Router, resync: PipelineResync) -> Subscription:
-        handle = self._boundary.around(router.handle)
         match table:
             case TableName.EVENTS:
                 relay = self._relay()
@@ -137,9 +136,9 @@ class ReaderFactory:
             case TableName.CONTROL:
                 around, first = self._boundary.around, resync.run if self._deps.store.is_shared else resync.run_first
                 resync_all = Resync(self._tables, around(resync.run), self._tries, self._clock, first=around(first))
-                return self._facts(handle, resync_all.catch_up)
+                return self._facts(router, resync_all.catch_up)
             case _:
-                return self._facts(handle, self._tell_loss)
+                return self._facts(router, self._tell_loss)
 
     def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
         """Apply the settings for records that fail, and for records that are lost."""
@@ -160,8 +159,14 @@ class ReaderFactory:
             clock=self._clock,
         )
 
-    def _facts(self, handle: Handler[Change], catch_up: Handler[Gap | None]) -> Subscription:
-        return Subscription(wants=is_input, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST)
+    def _facts(self, router: Router, catch_up: Handler[Gap | None]) -> Subscription:
+        return Subscription(
+            wants=router.wants,
+            lane_of=row_of,
+            handle=self._boundary.around(router.handle),
+            catch_up=catch_up,
+            begin=Beginning.NEWEST,
+        )
 
     async def _tell_loss(self, gap: Gap | None) -> None:
         """Report a lost job log row; the next poll or the run timeout finds what it reported."""

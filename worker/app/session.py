@@ -119,10 +119,16 @@ class SessionWork:
             offers += self._run_engine(parts)
             member.pulse.measure = lambda: self.runs_held
         for offer in offers:
-            member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
+            member.keeper.offer(replace(offer, role=role_of(offer.stream)))
 
     def _run_engine(self, parts: EngineComponents) -> list[LeaseOffer]:
-        adoption = Adoption(parts.engine.adopt, self._clock, self._deps.outputs.log, is_held=parts.engine.holds)
+        adoption = Adoption(
+            parts.engine.adopt,
+            self._clock,
+            self._deps.outputs.log,
+            is_held=parts.engine.holds,
+            runs_held=lambda: self.runs_held,
+        )
         self._services += [
             self._tasks.create_task(parts.engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),

@@ -6,6 +6,7 @@ need no lease: the consumer that receives a message owns it.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -38,12 +39,13 @@ class Worker:
     def __init__(self, platform: Platform, settings: Settings, clock: Clock, telemetry: Telemetry) -> None:
         self._platform, self._settings, self._clock, self._telemetry = platform, settings, clock, telemetry
         self._stopping, self._hurrying = asyncio.Event(), asyncio.Event()
+        self._say_begun: Callable[[], None] | None = None
         self._membership = Membership(
             GroupSettings(
                 name=platform.group,
                 program=version("interlock"),
                 timing=settings.timing,
-                duties=frozenset(settings.roles & LEASED),
+                roles=frozenset(settings.roles & LEASED),
             ),
             tables=FailureCountingTables(platform.tables).report_to(telemetry.store, clock, telemetry),
             beater=ThreadBeater(
@@ -56,6 +58,10 @@ class Worker:
             notify=telemetry.notice,
             availability=telemetry.store,
         )
+
+    def when_begun(self, say: Callable[[], None]) -> None:
+        """Have `say` called once: when the first session has begun, or at once for roles that need none."""
+        self._say_begun = say
 
     def stop(self) -> None:
         """Stop in order: take no new work, finish current work, release leases.
@@ -90,8 +96,8 @@ class Worker:
             )
             resources = await self._with_archive(stack, await self._with_web(stack, resources))
             gc_tuning.freeze_startup_objects()
-            duties = sorted(self._settings.roles)
-            _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
+            roles = sorted(self._settings.roles)
+            _log.info("worker.started", store=self._platform.where, version=version("interlock"), roles=roles)
             await self._serve(resources)
         _log.info("worker.stopped")
 
@@ -163,7 +169,13 @@ class Worker:
         if self._needs_session:
             await self._membership.serve(lambda member: self._work(member, resources))
         else:
+            self._note_begun()
             await self._stopping.wait()
+
+    def _note_begun(self) -> None:
+        say, self._say_begun = self._say_begun, None
+        if say is not None:
+            say()
 
     async def _work(self, member: Member, resources: Resources) -> None:
         """Work in one session until it ends or the worker is asked to stop."""
@@ -171,5 +183,6 @@ class Worker:
             session = SessionWork(resources.deps, member, tasks)
             with self._telemetry.watching(session, member):
                 await session.begin()
+                self._note_begun()
                 await member.stopping.wait()
                 await session.finish()

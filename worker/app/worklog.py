@@ -28,6 +28,7 @@ LOUD: Final = frozenset(
         "probe.delayed",
         "task.troubled",
         "hints.missed",
+        "resync.cut",
     }
 )
 

@@ -62,7 +62,7 @@ class RunContext:
 
     @property
     def par_day(self) -> str:
-        return self.period.date.strftime("%Y%m%d")
+        return self.period.date.isoformat().replace("-", "")
 
     @property
     def par_hour(self) -> str:

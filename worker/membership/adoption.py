@@ -5,15 +5,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from worker.core.errors import WorkerError
-from worker.core.membership.urgency import urgency
+from worker.core.membership.urgency import is_immediate, urgency
 from worker.core.model.keys import RowKind, RunKey
+from worker.runtime import gc_tuning
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
-from worker.runtime.urgency_queue import UrgencyQueue
+from worker.runtime.urgency_queue import Patience, UrgencyQueue
 from worker.store.repos.active_rows import ActiveRow
 
-BATCH_MAX: Final = 50  # rows: one request reads them, and the event loop decodes them in a few milliseconds
-AT_ONCE: Final = 4  # batches
+BATCH_MAX: Final = 25  # rows: one request reads them, and the event loop decodes them in a few milliseconds
+AT_ONCE: Final = 8  # batches
+# The orphans of a dead worker are listed bucket by bucket. Those that are due, or whose job is about to be started, are
+# taken up as they are found; the others once no more are found, or after so long at the latest.
+LISTING: Final = Patience(is_urgent=is_immediate, quiet_s=0.5, longest_s=3.0)
+# After so many more runs, what was made of them is kept out of garbage collection: it would search all of it again and
+# again while the next rows arrive, and block the event loop each time. Rows that are reported again and again, such as
+# damaged ones, make no run more; and the sessions of a process share one limit.
+FROZEN_AFTER: Final = 1_000
+_OF_PROCESS: Final = gc_tuning.GrowthFreezer(FROZEN_AFTER)
 
 IsHeld: TypeAlias = Callable[[ActiveRow], bool]
 _Orphan: TypeAlias = tuple[RowKind, RunKey]
@@ -32,12 +41,23 @@ def nothing_held(_row: ActiveRow) -> bool:
 class Adoption:
     """Connects the finder, which names orphans, to the engine, which takes them up from their rows.
 
-    `is_held` returns whether the engine has taken up this very row already; then it is not read again.
+    `is_held` returns whether the engine has taken up this very row already; then it is not read again. `runs_held`
+    returns how many runs the engine has in memory.
     """
 
-    def __init__(self, adopt: Adopt, clock: Clock, log: Log = to_nobody, *, is_held: IsHeld = nothing_held) -> None:
+    def __init__(
+        self,
+        adopt: Adopt,
+        clock: Clock,
+        log: Log = to_nobody,
+        *,
+        is_held: IsHeld = nothing_held,
+        runs_held: Callable[[], int] = lambda: 0,
+        freezer: gc_tuning.GrowthFreezer = _OF_PROCESS,
+    ) -> None:
         self._adopt, self._clock, self._log, self._is_held = adopt, clock, log, is_held
-        self._queue: UrgencyQueue[_Orphan] = UrgencyQueue()
+        self._runs_held, self._freezer = runs_held, freezer
+        self._queue: UrgencyQueue[_Orphan] = UrgencyQueue(clock, LISTING)
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def take_up(self, row: ActiveRow) -> None:
@@ -61,6 +81,7 @@ class Adoption:
                 await self._take_up(kind, keys)
         finally:
             self._slots.release()
+        self._freezer.note(self._runs_held())
 
     async def _take_up(self, kind: RowKind, keys: Sequence[RunKey]) -> None:
         try:

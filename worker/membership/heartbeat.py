@@ -89,9 +89,13 @@ class Heart:
         return is_alive
 
     def _report_silence(self, sent_at: float, error: TimeoutError) -> None:
-        if self._availability is not None:
-            reason = _last_trouble(error) or f"no answer to a heartbeat within {self._timing.beat_s:g} s"
+        if self._availability is None:
+            return
+        if reason := _last_trouble(error):
             self._availability.failed(AccessKind.WRITE, began_at=sent_at, reason=reason)
+        else:
+            silence = f"no answer to a heartbeat within {self._timing.beat_s:g} s"
+            self._availability.unanswered(AccessKind.WRITE, began_at=sent_at, silence=silence)
 
 
 def _last_trouble(error: BaseException) -> str:

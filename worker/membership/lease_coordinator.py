@@ -10,25 +10,29 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from worker.core.errors import RetryLater
-from worker.core.membership.placement import Stake, plan, weight
+from worker.core.membership.placement import LIGHT_MOVED_AT_ONCE, MOVED_AT_ONCE, Stake, plan, weight
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heartbeat import Pulse
 from worker.membership.held_lease import HeldLease, Holder, live
 from worker.membership.notices import LeaseGone, LeaseTaken, Notify
-from worker.membership.peers import Peers, Situation
+from worker.membership.peers import Peers
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import gather_bounded
 from worker.runtime.timers import Wakeable
 from worker.store.repos.leases import Lease, Leases, LeaseStatus
 
+TAKES_AT_ONCE: Final = 8
 READ_EVERY_LOOKS: Final = 15  # lease rows are read after a change, and at least once in so many checks
 # A lease may be planned for a worker that does not take it, such as an older version that does not know its kind. After
 # this time any worker takes it.
 PATIENCE_S: Final = 5.0
 ASK_EVERY_S: Final = 30.0  # leases move slowly, because each move costs work on both sides
+ASK_LIGHT_EVERY_S: Final = 10.0  # those that cost next to nothing
 AWAITED_S: Final = 0.5  # how often to check for a lease that was asked for: once transferred, it has no holder
 
 LeaseId: TypeAlias = tuple[str, str]  # stream and shard
@@ -48,7 +52,16 @@ class LeaseOffer:
     holder: Holder
     shards: frozenset[str] = frozenset()  # those that always exist; the code that finds others adds them
     is_ready: IsReady = is_open  # whether it may be taken now, given all leases of its stream
-    duty: str = ""  # the role whose workers share it; empty: all workers of the group
+    role: str = ""  # the role whose workers share it; empty: all workers of the group
+    is_light: bool = False  # a move costs next to nothing: nothing has to be finished, or read again
+
+    @property
+    def moved_at_once(self) -> float:
+        return LIGHT_MOVED_AT_ONCE if self.is_light else MOVED_AT_ONCE
+
+    @property
+    def ask_every_s(self) -> float:
+        return ASK_LIGHT_EVERY_S if self.is_light else ASK_EVERY_S
 
 
 def stakes(leases: Siblings, offer_is_ready: IsReady, is_over: Callable[[SessionId], bool]) -> list[Stake]:
@@ -77,9 +90,12 @@ class LeaseKeeper:
         self._alarm = Wakeable(clock)
         self._offers: dict[str, LeaseOffer] = {}
         self._held: dict[LeaseId, HeldLease] = {}
-        self._seen: Situation | None = None  # the situation of the last read; None: read the rows again
-        self._read_at = self._asked_at = float("-inf")
+        self._seen: int | None = None  # the changes of peers before the last read; None: read the rows again
+        self._rereads = 0  # how often a read was asked for: one that is asked for during a read must follow it
+        self._read_at = float("-inf")
+        self._asked_at: dict[str, float] = {}  # by kind
         self._is_asked_for = False  # a lease that another worker still holds
+        self._wanted: dict[str, list[Lease]] = {}  # by kind: what the plan moves here
         self._free: dict[LeaseId, tuple[int, float]] = {}  # leases without a holder: epoch, and when we first saw it so
         self._departures = 0
         self._in_round = asyncio.Lock()
@@ -93,8 +109,12 @@ class LeaseKeeper:
 
     def wake(self) -> None:
         """Check the leases now, because one was added or may have become ready."""
-        self._seen = None
+        self._read_again()
         self._alarm.ring()
+
+    def _read_again(self) -> None:
+        self._seen = None
+        self._rereads += 1
 
     @property
     def held(self) -> Sequence[Lease]:
@@ -135,24 +155,29 @@ class LeaseKeeper:
         self._tell_departures()
         if not self._must_read():
             return
-        situation, self._seen = self._peers.situation, None
+        changes, rereads, self._seen = self._peers.changes, self._rereads, None
         leases = await self._read()
         self._is_asked_for = any(lease.wanted_by == self._me for lease in leases)
         self._settle(leases)
         if not self._is_leaving:
             await self._take_ours(leases, lives)
             await self._take_share(leases, lives)
-        self._seen, self._read_at = situation, self._clock.monotonic()
+        self._seen = changes if rereads == self._rereads else None
+        self._read_at = self._clock.monotonic()
 
     def _must_read(self) -> bool:
         is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_LOOKS * self._peers.look_s
-        is_moved = self._seen is None or self._seen != self._peers.situation
-        return is_old or is_moved or bool(self._free) or self._is_awaiting
+        is_moved = self._seen is None or self._seen != self._peers.changes
+        may_ask = any(self._may_ask(stream) for stream, wanted in self._wanted.items() if wanted)
+        return is_old or is_moved or bool(self._free) or self._is_awaiting or may_ask
+
+    def _may_ask(self, stream: str) -> bool:
+        return self._clock.monotonic() - self._asked_at.get(stream, -math.inf) >= self._offers[stream].ask_every_s
 
     @property
     def _is_awaiting(self) -> bool:
-        """Return whether a lease that was asked for may arrive soon; after `ASK_EVERY_S` it is not expected."""
-        return self._is_asked_for and self._clock.monotonic() - self._asked_at < ASK_EVERY_S
+        """Return whether a lease that was asked for may arrive soon; later it is not expected any more."""
+        return self._is_asked_for and not all(map(self._may_ask, self._asked_at))
 
     def _tell_departures(self) -> None:
         if self._departures != self._peers.departures:
@@ -221,17 +246,26 @@ class LeaseKeeper:
 
     async def _take_share(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
         free: dict[LeaseId, tuple[int, float]] = {}
+        ours, self._wanted = list[Lease](), {}
         for offer in self._offers.values():
             siblings = {lease.shard: lease for lease in leases if lease.stream == offer.stream}
-            members = self._peers.live_for(offer.duty)
-            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), members, self._peers.loads)
+            members = self._peers.live_for(offer.role)
+            stakes_ = stakes(siblings, offer.is_ready, self._peers.is_over)
+            planned = plan(stakes_, members, self._peers.loads, moved_at_once=offer.moved_at_once)
             for shard, taker in planned.takes.items():
                 lease = siblings[shard]
                 free[_id(lease)] = self._free_since(lease)
-                if (taker == self._me or self._is_left_lying(lease)) and await self._take(lease, lives):
-                    del free[_id(lease)]
-            await self._ask(siblings[shard] for shard, taker in planned.moves.items() if taker == self._me)
+                if taker == self._me or self._is_left_lying(lease):
+                    ours.append(lease)
+            self._wanted[offer.stream] = [siblings[shard] for shard, to in planned.moves.items() if to == self._me]
+        # Several at once: after a death there are dozens, and the work that each of them brings delays the next answer.
+        taken = await gather_bounded([partial(self._take, lease, lives) for lease in ours], at_once=TAKES_AT_ONCE)
+        for lease, is_taken in zip(ours, taken, strict=True):
+            if is_taken:
+                del free[_id(lease)]
         self._free = free
+        for stream, wanted in self._wanted.items():
+            await self._ask(stream, wanted)
 
     def _free_since(self, lease: Lease) -> tuple[int, float]:
         seen = self._free.get(_id(lease))
@@ -252,12 +286,12 @@ class LeaseKeeper:
         self._begin(taken, lives)
         return True
 
-    async def _ask(self, wanted: Iterable[Lease]) -> None:
-        if self._clock.monotonic() - self._asked_at < ASK_EVERY_S:
+    async def _ask(self, stream: str, wanted: Iterable[Lease]) -> None:
+        if not self._may_ask(stream):
             return
         for lease in wanted:
             self._fence.check()
-            self._asked_at = self._clock.monotonic()
+            self._asked_at[stream] = self._clock.monotonic()
             is_asked = await self._leases.ask(lease, self._me)
             self._is_asked_for |= is_asked
             self._pulse.changes += is_asked
@@ -276,7 +310,7 @@ class LeaseKeeper:
         finally:
             del self._held[_id(held.lease)]
             self._note_emptiness()
-        self._seen = None  # read its row again: the release may have failed
+        self._read_again()  # its row, too: the release may have failed
         if held.is_finishing:
             self.wake()  # leases that waited for it are ready now
         self._pulse.changes += 1

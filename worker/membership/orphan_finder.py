@@ -52,10 +52,10 @@ class OrphanFinder:
         self._leases, self._pass_every_s = leases, pass_every_s
         self._held: dict[str, HeldLease] = {}
         self._empty_since: dict[int, float] = {}  # by bucket; monotonic
-        self._situation, self._wary_until_s = peers.situation, clock.monotonic()
+        self._changes, self._wary_until_s = peers.changes, clock.monotonic()
 
     def offer(self) -> LeaseOffer:
-        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
+        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))), is_light=True)
 
     def holds(self, number: int) -> bool:
         """Return whether this worker holds a bucket, and may act on it."""
@@ -100,9 +100,9 @@ class OrphanFinder:
             self._adopt_orphans(suspects, held)
 
     def _is_probably_empty(self, number: int) -> bool:
-        now_s, situation = self._clock.monotonic(), self._peers.situation
-        if situation != self._situation:
-            self._situation, self._wary_until_s = situation, now_s + WARY_FOR * self._pass_every_s
+        now_s, changes = self._clock.monotonic(), self._peers.changes
+        if changes != self._changes:
+            self._changes, self._wary_until_s = changes, now_s + WARY_FOR * self._pass_every_s
         since_s = self._empty_since.pop(number, None)
         if since_s is None or now_s < self._wary_until_s or now_s - since_s >= EMPTY_FOR * self._pass_every_s:
             return False

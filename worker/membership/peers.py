@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from worker.core.errors import RetryLater
 from worker.core.membership.liveness import Sightings, Timing, next_look_s, observe, stood_still
@@ -15,9 +15,6 @@ from worker.membership.notices import Notify, PeerEnded
 from worker.runtime.clock import Clock
 from worker.runtime.process_identity import ProcessWitness, parse_identity
 from worker.store.repos.sessions import Session, Sessions, SessionState
-
-# A worker reads the leases again only when some part of this has changed.
-Situation: TypeAlias = frozenset[tuple[SessionId, SessionState, int]]
 
 _NOBODY: Final[dict[SessionId, Session]] = {}
 # Every check of every worker reads all rows of the group, so a worker that crashes repeatedly must not add rows without
@@ -46,7 +43,10 @@ class Peers:
         self.live = frozenset[SessionId]()
         # One check at a time: if an older answer came after a newer one, a new session would appear dead.
         self._looking = asyncio.Lock()
-        self.departures = 0  # how often a LIVE session was found to be LIVE no longer
+        # How many checks found that another session had begun, changed or ended. Who compares two counts also notices a
+        # session that came and went in between.
+        self.changes = 0
+        self.departures = 0  # how often a session was found to leave, or to have ended
 
     async def look(self) -> None:
         """Read all sessions, and end those whose heartbeat has stopped or whose process has ended.
@@ -65,9 +65,9 @@ class Peers:
     def next_look_s(self) -> float:
         return next_look_s(self._seen, self._timing, monotonic=self._clock.monotonic())
 
-    def live_for(self, duty: str) -> frozenset[SessionId]:
+    def live_for(self, role: str) -> frozenset[SessionId]:
         """Return the live sessions that have a role."""
-        return frozenset(id_ for id_ in self.live if self._listed[id_].does(duty))
+        return frozenset(id_ for id_ in self.live if self._listed[id_].does(role))
 
     @property
     def loads(self) -> Mapping[SessionId, int]:
@@ -90,11 +90,6 @@ class Peers:
         found = self._listed.get(session)
         return found is None or not found.is_alive
 
-    @property
-    def situation(self) -> Situation:
-        others = (session for session in self._listed.values() if session.id != self._fence.session)
-        return frozenset((session.id, session.state, session.changes) for session in others)
-
     async def _look(self) -> None:
         listed = {session.id: session for session in await self._sessions.list()}
         now = self._clock.monotonic()  # after the answer: a heartbeat seen now was sent before now
@@ -105,10 +100,25 @@ class Peers:
         for id_ in dict.fromkeys((*ended, *stood_still(self._seen, self._timing, monotonic=now))):
             if await self._end(listed[id_]):
                 listed[id_] = replace(listed[id_], state=SessionState.DEAD)
-        before, self._listed = self.live, listed
+        before, self._listed = self._listed, listed
         self.live = frozenset(id_ for id_ in listed if self.is_live(id_))
-        self.departures += not before <= self.live
+        self.changes += self._others(before) != self._others(listed)
+        self.departures += any(self._has_departed(session) for session in before.values())
         await self._forget_some(listed)
+
+    def _others(self, listed: Mapping[SessionId, Session]) -> list[tuple[SessionId, SessionState, int]]:
+        """Return what other workers act on: the state of each other session, and how often its leases changed."""
+        others = (session for session in listed.values() if session.id != self._fence.session)
+        return sorted((session.id, session.state, session.changes) for session in others)
+
+    def _has_departed(self, before: Session) -> bool:
+        """Return whether a session leaves or has ended since an earlier check.
+
+        One that leaves in order does both: until it ends, it may commit rows that were not there when it began to
+        leave.
+        """
+        is_leaving = before.state is SessionState.LIVE and not self.is_live(before.id)
+        return is_leaving or (before.is_alive and self.is_over(before.id))
 
     async def _forget_some(self, listed: dict[SessionId, Session]) -> None:
         """Delete the oldest surplus dead sessions. If the store is unavailable, a later check does it."""

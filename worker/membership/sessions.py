@@ -64,7 +64,7 @@ class GroupSettings:
     name: str
     program: str  # the version of this worker, for people
     timing: Timing = DEFAULT_TIMING
-    duties: frozenset[str] = frozenset()  # the roles of this worker; empty: all
+    roles: frozenset[str] = frozenset()  # the roles of this worker; empty: all
 
 
 class Membership:
@@ -116,7 +116,7 @@ class Membership:
             await self._sessions.register(
                 session,
                 group.program,
-                group.duties,
+                group.roles,
                 pace=group.timing.pace,
                 at=self._clock.now(),
                 process=str((self._witness and self._witness.own) or ""),

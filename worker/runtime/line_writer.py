@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TextIO, TypeAlias
 
+from worker.runtime.shown_text import ESCAPED
+
 WAITING_BYTES_MAX: Final = 8_000_000
 REPORT_EVERY_S: Final = 5.0  # how often a failed stream is retried while there is nothing to write
 CLOSE_MAX_S: Final = 2.0
@@ -69,7 +71,7 @@ class LineWriter:
 
     def write(self, text: str) -> int:
         """Queue a text that ends a line. A text that cannot be queued is counted as lost."""
-        self._put(_Piece(text.encode(self.encoding, "backslashreplace")))
+        self._put(_Piece(text.encode(self.encoding, ESCAPED)))
         return len(text)
 
     def flush(self) -> None:
@@ -87,7 +89,7 @@ class LineWriter:
             with suppress(RuntimeError):  # the loop is closed, so no task waits
                 loop.call_soon_threadsafe(_settle, ended, error)
 
-        if not self._put(_Piece(text.encode(self.encoding, "backslashreplace"), settle)):
+        if not self._put(_Piece(text.encode(self.encoding, ESCAPED), settle)):
             raise OSError(errno.EAGAIN, TOO_MUCH)
         error = await ended
         if error is not None:
@@ -157,7 +159,7 @@ class LineWriter:
         with self._changed:
             lost, reason = self._unreported, self._reason
         if lost and self.describe_loss is not None:
-            self._write_whole(f"{self.describe_loss(lost, reason)}\n".encode(self.encoding, "backslashreplace"))
+            self._write_whole(f"{self.describe_loss(lost, reason)}\n".encode(self.encoding, ESCAPED))
             with self._changed:
                 self._unreported -= lost
 
@@ -185,10 +187,11 @@ class LineWriter:
 def line_writer(stream: TextIO | None, name: str) -> LineWriter:
     """Return a writer for a stream of this process.
 
-    None means that the stream was closed before the process began; its writer accepts and discards everything.
+    None means that the stream was closed before the process began. Its writer fails as one on a full disk does: who
+    waits for a line to be written, as alerts do, is told that it was not.
     """
     if stream is None:
-        return LineWriter(len, name=name)
+        return LineWriter(_closed(name), name=name)
     encoding, is_terminal = getattr(stream, "encoding", None) or "utf-8", stream.isatty()
     try:
         # A duplicated descriptor: the number of a closed stream may be reused for a file, such as the store.
@@ -196,6 +199,13 @@ def line_writer(stream: TextIO | None, name: str) -> LineWriter:
     except (OSError, ValueError):  # an in-memory stream
         write = _to_stream(stream, encoding)
     return LineWriter(write, name=name, is_terminal=is_terminal, encoding=encoding)
+
+
+def _closed(name: str) -> Write:
+    def write(_content: bytes) -> int:
+        raise OSError(errno.EBADF, f"{name} was closed before the process began")
+
+    return write
 
 
 def _to_descriptor(number: int) -> Write:

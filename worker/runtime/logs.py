@@ -40,6 +40,9 @@ _SECRET_TEXT: Final = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
     r"|(?<=/api/v1/jobs/)[\w.-]+"  # the signed part of a callback address
 )
+# Every text that the pattern above matches also matches this one, which takes a fraction of the time: each alternative
+# begins with a plain letter, so most positions of a text are passed over at once.
+_MAYBE_SECRET: Final = re.compile(r"xox|:/|AKIA|ASIA|b[eE][aA]|B[eE][aA]|b[aA]|B[aA]|/api/v1/jobs/")
 
 
 def configure_logs(
@@ -181,7 +184,7 @@ def _text_of(value: object) -> str:
 
 def redacted_text(text: str) -> str:
     """Hide parts of a text that look like secrets, and cut it at `TEXT_MAX` characters."""
-    shown = _SECRET_TEXT.sub(REDACTED, text)
+    shown = _SECRET_TEXT.sub(REDACTED, text) if _MAYBE_SECRET.search(text) else text
     return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}… ({len(shown)} characters)"
 
 

@@ -1,8 +1,8 @@
 """Limits the calls to job targets, so that a slow target uses up only its own slots."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol, TypeVar
@@ -84,17 +84,13 @@ class Targets:
         self._in_all = asyncio.Semaphore(self._limits.in_all)
         self._gates: dict[str, _Gate] = {}
 
-    @asynccontextmanager
-    async def turn(self, target: str, urgency: Urgency = Urgency.POLL) -> AsyncGenerator[Breaker]:
+    def turn(self, target: str, urgency: Urgency = Urgency.POLL) -> AbstractAsyncContextManager[Breaker, None]:
         """Wait until the target may be called, then hold one of its slots until the block ends.
 
         The caller reports the result of its call to the breaker that this yields. Raises `RetryLater` if the circuit
         breaker rejects calls or too many callers wait.
         """
-        gate = self._gate(target)
-        # Take the shared slot last: a caller that waits for a slow target holds nothing that other targets need.
-        async with gate.entered(urgency, self._workers()), self._in_all:
-            yield gate.breaker
+        return _Turn(self._gate(target), self._in_all, urgency, self._workers())
 
     async def call(
         self, target: str, urgency: Urgency, work: Callable[[], Awaitable[T]], *, is_list: bool = False
@@ -193,17 +189,45 @@ class _Gate:
     lists: _SharedBucket
     breaker: Breaker
 
-    @asynccontextmanager
-    async def entered(self, urgency: Urgency, workers: int) -> AsyncGenerator[None]:
-        self.breaker.check()  # fail fast: a caller that would be rejected does not queue first
-        lane = self.lanes[urgency]
-        await lane.turnstile.enter(urgency)
-        with ExitStack() as held:
+
+class _Turn:
+    """Holds a slot of one target while its block runs.
+
+    It is a class, because every call passes here, and nested generators would take most of the call's own time.
+    """
+
+    __slots__ = ("_gate", "_in_all", "_is_probe", "_urgency", "_workers")
+
+    def __init__(self, gate: _Gate, in_all: asyncio.Semaphore, urgency: Urgency, workers: int) -> None:
+        self._gate, self._in_all, self._urgency, self._workers = gate, in_all, urgency, workers
+        self._is_probe = False
+
+    async def __aenter__(self) -> Breaker:
+        gate, lane = self._gate, self._gate.lanes[self._urgency]
+        gate.breaker.check()  # fail fast: a caller that would be rejected does not queue first
+        await lane.turnstile.enter(self._urgency)
+        try:
+            await gate.slots.acquire()
             try:
-                await self.slots.acquire()
-                held.callback(self.slots.release)
-                held.enter_context(self.breaker.admitted())
-                await lane.bucket.take(workers)
-            finally:
-                lane.turnstile.leave()
-            yield
+                self._is_probe = gate.breaker.admit()
+                await lane.bucket.take(self._workers)
+            except BaseException:
+                self._give_back()
+                raise
+        finally:
+            lane.turnstile.leave()
+        # Last: a caller that waits for a slow target holds nothing that other targets need.
+        try:
+            await self._in_all.acquire()
+        except BaseException:
+            self._give_back()
+            raise
+        return gate.breaker
+
+    async def __aexit__(self, *_: object) -> None:
+        self._in_all.release()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._gate.breaker.leave(is_probe=self._is_probe)
+        self._gate.slots.release()

@@ -1,7 +1,6 @@
 """Implements a circuit breaker: after several failures in a row, only occasional probes are sent."""
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from random import random
 from typing import Final
@@ -28,7 +27,8 @@ class TargetClosed(RetryLater):
 class Breaker:
     """Breaker stops the calls to one target that does not respond.
 
-    A caller makes its call inside `admitted` and reports `answered` or `failed` if the result shows which it was.
+    A caller makes its call between `admit` and `leave`, and reports `answered` or `failed` if the result shows which it
+    was.
     """
 
     def __init__(self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = random) -> None:
@@ -51,16 +51,16 @@ class Breaker:
         if self._closed_at is not None and (self._is_probed or wait_s > 0):
             raise TargetClosed(self._target, self._problem, timedelta(seconds=max(wait_s, 1.0)))
 
-    @contextmanager
-    def admitted(self) -> Generator[None]:
-        """Admit one call. Raises `TargetClosed`; if calls are being rejected, the admitted one is the probe."""
+    def admit(self) -> bool:
+        """Admit one call, which ends with `leave`; return whether it is the probe. Raises `TargetClosed`."""
         self.check()
-        is_probe = self._is_probed = self._closed_at is not None
-        try:
-            yield
-        finally:
-            if is_probe:
-                self._is_probed = False  # also after a cancelled or unclear probe: another caller may probe
+        self._is_probed = self._closed_at is not None
+        return self._is_probed
+
+    def leave(self, *, is_probe: bool) -> None:
+        """End an admitted call, also a cancelled or unclear one: another caller may be the next probe."""
+        if is_probe:
+            self._is_probed = False
 
     def answered(self) -> None:
         self._failures, self._pause_s = 0, FIRST_PAUSE_S

@@ -14,9 +14,10 @@ from worker.store.table import Change, ChangeFeed, TableName, Trimmed
 
 READ_MAX: Final = 200
 LOOK_EVERY_S: Final = 0.02
-STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04)  # after the look that follows an event
+# After the look that follows an event: a commit can be read once it is on the disk, which may be slow.
+STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04, 0.2)
 LOOK_GAP_S: Final = 0.008  # between looks while events keep coming
-LOOK_ANYWAY_EVERY_S: Final = 0.25  # even if no write was announced
+LOOK_ANYWAY_EVERY_S: Final = 1.0  # even if no write was announced
 UNANNOUNCED_MAX: Final = 3  # changes without an event, after which events are not relied on any more
 _DIGITS: Final = 20
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -151,4 +151,4 @@ def _breached(each: DueExpectation) -> Alert:
         **({"deadline": str(sla.deadline)} if sla and sla.deadline else {}),
         "actionHint": "inform the users of the data; find out why the run did not start",
     }
-    return alert_of(each, EventType.SLA_BREACH, f"missed its deadline of {breach_at} and did not start", detail)
+    return alert_of(each, EventType.SLA_BREACH, f"breached its deadline of {breach_at} and did not start", detail)

@@ -155,6 +155,14 @@ async def test_a_program_that_cannot_be_run_is_refused_and_the_token_stays_free(
     assert isinstance(await ended(runner, handle, config), Succeeded)
 
 
+async def test_a_program_that_is_not_on_the_path_is_named(runner: CommandRunner) -> None:
+    answer = await runner.start(a_request({"command": ["no-such-program-anywhere", "--fast"]}))
+
+    assert isinstance(answer, Refused)
+    assert answer.category is FailureCategory.PERMANENT
+    assert answer.message.endswith(": No such file or directory: no-such-program-anywhere")
+
+
 @pytest.mark.parametrize("argument", ["a\0b", "x" * 200_000], ids=["a zero", "long"])
 async def test_a_program_with_arguments_that_none_can_have_is_refused_for_good(
     argument: str, runner: CommandRunner
@@ -198,3 +206,21 @@ async def test_a_job_whose_files_cannot_be_read_after_the_start_is_unknown(runne
     (runner.root / TOKEN).write_text("somebody put this here")
 
     assert isinstance(await runner.start(a_request(shell("true"))), Unknown)
+
+
+async def test_a_worker_whose_own_folder_was_deleted_says_so_and_starts_what_needs_no_folder_of_it(
+    runner: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    config = shell("true")
+
+    refused = await runner.start(a_request(config))
+    elsewhere = await runner.start(a_request(shell("true", workingDirectory=str(tmp_path))))
+
+    assert isinstance(refused, Refused)
+    assert refused.category is FailureCategory.TRANSIENT
+    assert "the worker's working directory no longer exists" in refused.message
+    assert isinstance(elsewhere, Started)

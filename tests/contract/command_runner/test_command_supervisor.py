@@ -152,6 +152,7 @@ async def test_a_folder_that_others_may_write_gets_no_orders(runner: CommandRunn
     answer = await runner.start(a_request(shell("true")))
 
     assert isinstance(answer, Refused)
+    assert answer.message.startswith("the folder of command jobs cannot be used: ")
     assert "another user" in answer.message
 
 
@@ -208,6 +209,23 @@ async def test_a_program_has_the_workers_directory_and_file_mode(
         os.umask(before)
 
     assert (tmp_path / "here").stat().st_mode & 0o777 == 0o640
+
+
+async def test_signals_that_the_workers_parent_blocked_neither_hide_an_end_nor_reach_a_program(
+    runner: CommandRunner,
+) -> None:
+    silent, looking = shell("exec >&- 2>&-; sleep 0.1"), {"command": ["grep", "SigBlk", "/proc/self/status"]}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    try:
+        handles = [
+            await started(runner, config, token=token) for token, config in (("il-1", silent), ("il-2", looking))
+        ]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    for handle in handles:
+        assert isinstance(await ended(runner, handle, silent), Succeeded)
+    assert int((runner.root / "il-2" / "output.log").read_text().split()[1], 16) == 0
 
 
 # --- ends of jobs -----------------------------------------------------------------------------------------------------

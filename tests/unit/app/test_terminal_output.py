@@ -14,7 +14,7 @@ from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
 from worker.app.platforms import Resources
 from worker.app.terminal_output import TerminalLines
-from worker.config.settings import ALERTS_QUEUE, DUTIES, SLACK_CHANNEL, SLACK_TOKEN, read_settings
+from worker.config.settings import ALERTS_QUEUE, ROLES, SLACK_CHANNEL, SLACK_TOKEN, read_settings
 from worker.core.model.events import Event
 from worker.store.url import DynamoPlace, locate
 
@@ -82,7 +82,7 @@ async def test_a_worker_on_aws_adds_them_too() -> None:
     terminal, place = Terminal(), locate("dynamodb://interlock?region=eu-west-1")
     assert isinstance(place, DynamoPlace)
     queue = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"
-    settings = read_settings({DUTIES: "alerts", ALERTS_QUEUE: queue})
+    settings = read_settings({ROLES: "alerts", ALERTS_QUEUE: queue})
     platform = AwsPlatform(settings, {}, place, ManualClock(), terminal=TerminalLines(terminal.write, terminal.show))
 
     async with AsyncExitStack() as stack:

@@ -15,11 +15,11 @@ from worker.app.embedded import EmbeddedPlatform, Options
 from worker.config.settings import (
     ALERTS_QUEUE,
     BUS,
-    DUTIES,
     EVENTS_QUEUE,
     ON_FAILURE,
     ON_LOSS,
     POLLS,
+    ROLES,
     ReadingSettings,
     read_settings,
 )
@@ -40,33 +40,33 @@ def make(**environment: str) -> None:
     make_worker(Options(settings=settings, environment={}, write_alert=to_nobody), ManualClock())
 
 
-@pytest.mark.parametrize("duties", ["alerts", "events,sensors"])
-def test_a_worker_on_a_file_refuses_duties_that_are_about_queues_only(duties: str) -> None:
+@pytest.mark.parametrize("roles", ["alerts", "events,sensors"])
+def test_a_worker_on_a_file_refuses_roles_that_are_about_queues_only(roles: str) -> None:
     with pytest.raises(ConfigError, match=r"only a worker on AWS has queues.*add relay"):
-        make(**{DUTIES: duties})
+        make(**{ROLES: roles})
 
 
 def test_a_worker_refuses_to_consume_a_queue_that_it_was_not_given() -> None:
-    with pytest.raises(ConfigError, match=r"INTERLOCK_DUTIES is alerts, .*set INTERLOCK_ALERTS_QUEUE"):
-        make(**{STORE: TABLES, DUTIES: "alerts"})
+    with pytest.raises(ConfigError, match=r"INTERLOCK_ROLES is alerts, .*set INTERLOCK_ALERTS_QUEUE"):
+        make(**{STORE: TABLES, ROLES: "alerts"})
 
 
 @pytest.mark.parametrize(
     "environment",
-    [{}, {DUTIES: "relay"}, {DUTIES: "relay,alerts"}, {STORE: TABLES, DUTIES: "alerts,events", ALERTS_QUEUE: QUEUE}],
+    [{}, {ROLES: "relay"}, {ROLES: "relay,alerts"}, {STORE: TABLES, ROLES: "alerts,events", ALERTS_QUEUE: QUEUE}],
 )
 def test_a_worker_that_has_something_to_do_is_made(environment: dict[str, str]) -> None:
     make(**environment)
 
 
 @pytest.mark.parametrize(
-    ("duties", "with_queue", "without"),
+    ("roles", "with_queue", "without"),
     [("relay", False, True), ("alerts", True, False), ("engine", False, False), ("", True, True)],
 )
 def test_people_are_told_by_whoever_takes_alerts_back_and_without_a_queue_by_the_relay(
-    duties: str, with_queue: bool, without: bool
+    roles: str, with_queue: bool, without: bool
 ) -> None:
-    bus = {STORE: TABLES, DUTIES: duties, BUS: "interlock"}
+    bus = {STORE: TABLES, ROLES: roles, BUS: "interlock"}
 
     assert tells_people(read_settings({**bus, ALERTS_QUEUE: QUEUE})) is with_queue
     assert tells_people(read_settings(bus)) is without
@@ -75,7 +75,7 @@ def test_people_are_told_by_whoever_takes_alerts_back_and_without_a_queue_by_the
 @pytest.mark.parametrize("kind", ["sqlite", "dynamodb"])
 async def test_either_kind_of_worker_reads_changes_as_the_settings_say(tmp_path: Path, kind: str) -> None:
     use_test_credentials()
-    said = {ON_FAILURE: "events=skip", ON_LOSS: "halt", POLLS: "eco", DUTIES: "events", EVENTS_QUEUE: QUEUE}
+    said = {ON_FAILURE: "events=skip", ON_LOSS: "halt", POLLS: "eco", ROLES: "events", EVENTS_QUEUE: QUEUE}
     settings, clock = read_settings(said), ManualClock()
     options = Options(settings=settings, environment={}, write_alert=to_nobody)
     tables = locate(TABLES)

@@ -103,7 +103,7 @@ def test_a_poll_interval_of_the_target_is_the_jobs_own() -> None:
         ("glue", "{jobName: ''}", ".jobName", "is required by glue jobs"),
         ("glue", "{jobName: e, arguments: {--n: 5}}", ".arguments.--n", "must be text; found the number 5"),
         ("http", "{url: 'ftp://x'}", ".url", 'must begin with http:// or https://; found the text "ftp://x"'),
-        ("http", "{url: 'http://x', timeout: 0}", ".timeout", "0 is outside [1,900]"),
+        ("http", "{url: 'http://x', timeout: 0}", ".timeout", "must be between 1 and 900; found 0"),
         ("http", "{url: 'http://x', body: [1]}", ".body", "must be text or a mapping; found a list"),
         ("http", "{url: 'http://x', auth: {type: basic, username: u}}", ".auth.password", "is required for basic"),
         ("http", "{url: 'http://x', auth: {token: t}}", ".auth.type", "is required"),

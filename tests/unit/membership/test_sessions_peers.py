@@ -146,7 +146,7 @@ def test_a_worker_that_was_ended_by_others_notices_when_it_looks(*, is_deleted: 
 
 
 @on_virtual_time
-async def test_a_duty_is_shared_by_those_who_have_it_and_by_those_who_do_everything() -> None:
+async def test_a_role_is_shared_by_those_who_have_it_and_by_those_who_do_everything() -> None:
     view = Viewpoint()
     await view.register(ME)
     await view.sessions.register(OTHER, "test", frozenset({"relay"}))

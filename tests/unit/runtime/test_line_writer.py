@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import threading
 
@@ -51,6 +52,16 @@ async def settled(writer: LineWriter) -> None:
         await writer.deliver("")
     except OSError:
         return
+
+
+async def test_a_line_of_json_stays_valid_on_a_stream_that_lacks_its_characters() -> None:
+    stream, text = Stream(), "na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{GRINNING FACE} \ud800"
+    writer = LineWriter(stream.write, encoding="ascii")
+
+    writer.write(json.dumps({"reason": text}, ensure_ascii=False) + "\n")
+    await settled(writer)
+
+    assert json.loads(stream.content) == {"reason": text}
 
 
 @pytest.mark.parametrize("bytes_at_once", [1, 7, 1_000_000])
@@ -263,12 +274,15 @@ def test_a_real_pipe_without_a_reader_is_noticed() -> None:
     assert gone.is_set()
 
 
-def test_a_stream_that_was_closed_before_the_process_began_takes_everything() -> None:
-    writer = line_writer(None, "none")
+async def test_a_stream_that_was_closed_before_the_process_began_takes_nothing_and_stops_nothing() -> None:
+    writer = line_writer(None, "standard output")
     writer.write("nowhere\n")
+
+    with pytest.raises(OSError, match="standard output was closed before the process began"):
+        await writer.deliver("an alert\n")
     writer.close()
 
-    assert (writer.lost, writer.is_broken, writer.isatty()) == (0, False, False)
+    assert (writer.lost, writer.is_broken, writer.isatty()) == (1, False, False)
 
 
 def _read(number: int, content: bytearray, bytes_max: int) -> None:

@@ -13,7 +13,7 @@ import structlog
 
 from tests.support.clock.manual import ManualClock
 from worker.runtime.line_writer import LineWriter
-from worker.runtime.logs import REDACTED, TEXT_MAX, configure_logs, logger
+from worker.runtime.logs import REDACTED, TEXT_MAX, configure_logs, logger, redacted_text
 
 
 class Terminal(io.StringIO):
@@ -202,3 +202,22 @@ async def test_lines_that_were_lost_are_reported_in_the_log_whatever_its_level(l
     [line] = [json.loads(line) for line in content.decode().splitlines()]
     assert (line["event"], line["level"], line["lines"]) == ("log.lost", "error", 3)
     assert line["reason"] == "No space left on device"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xoxb-1-a",
+        "see https://hooks.example.com/x",
+        "AKIAABCDEFGHIJKLMNOP",
+        "ASIAABCDEFGHIJKLMNOP",
+        "Bearer abc",
+        "bEARER abc",
+        "BASIC abc",
+        "ba\u017fic abc",  # the regular expression ignores case in all of Unicode
+        "postgresql://me:word@db",
+        "/api/v1/jobs/abc.def",
+    ],
+)
+def test_the_quick_look_for_secrets_misses_none_of_them(text: str) -> None:
+    assert REDACTED in redacted_text(text)

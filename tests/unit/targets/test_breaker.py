@@ -29,8 +29,9 @@ def a_breaker(clock: ManualClock, log: Log | None = None) -> Breaker:
 
 def fail(breaker: Breaker, times: int = FAILURES_MAX) -> None:
     for _ in range(times):
-        with breaker.admitted():
-            breaker.failed("no answer")
+        is_probe = breaker.admit()
+        breaker.failed("no answer")
+        breaker.leave(is_probe=is_probe)
 
 
 def is_closed(breaker: Breaker) -> bool:
@@ -70,9 +71,11 @@ def test_after_the_pause_one_call_finds_out_and_the_others_wait_for_it() -> None
     fail(breaker)
 
     clock.advance(timedelta(seconds=FIRST_PAUSE_S))
-    with breaker.admitted():
-        assert is_closed(breaker)
-        breaker.answered()
+    is_probe = breaker.admit()
+    assert is_probe
+    assert is_closed(breaker)
+    breaker.answered()
+    breaker.leave(is_probe=is_probe)
 
     assert not is_closed(breaker)
     assert log.events == ["target.closed", "target.reopened"]
@@ -84,8 +87,7 @@ def test_a_call_that_finds_out_nothing_leaves_it_to_the_next() -> None:
     fail(breaker)
     clock.advance(timedelta(seconds=FIRST_PAUSE_S))
 
-    with breaker.admitted():
-        pass
+    breaker.leave(is_probe=breaker.admit())
 
     assert not is_closed(breaker)
 

@@ -116,7 +116,11 @@ def _execute(order: int, output: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     if not JobDirectory(Path(directory)).sign_in(myself()):
         raise PermissionError(errno.EPERM, "this job was given up before it began")
-    os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - there is no shell on purpose
+    try:
+        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - there is no shell on purpose
+    except OSError as error:
+        # After a search along the PATH, the error names the last place searched, not the program.
+        raise OSError(error.errno, error.strerror, arguments[0]) from None
 
 
 def _problem(error: BaseException) -> str:

@@ -192,8 +192,7 @@ class CommandRunner:
             # values.
             arguments=[fill_known(argument, told) for argument in _argument_list(config)],
             environment={**self.environment, **own, **told},
-            # The supervisor has another working directory than the worker.
-            working_directory=str(Path.cwd() / config.working_directory),
+            working_directory=_working_directory(config),
             timeout_s=config.timeout or 0,
             grace_s=self.limits.grace.total_seconds(),
             log_bytes_max=self.limits.log_bytes_max,
@@ -298,6 +297,19 @@ def _handle_of(token: str, directory: JobDirectory) -> Handle:
 
 def _handle(token: str, process: ProcessId) -> Handle:
     return {"token": token, "host": socket.gethostname(), **process._asdict()}
+
+
+def _working_directory(config: CommandConfig) -> str:
+    """Return the whole path, because the supervisor has another working directory than the worker."""
+    if Path(config.working_directory).is_absolute():
+        return config.working_directory
+    try:
+        return str(Path.cwd() / config.working_directory)
+    except FileNotFoundError as error:
+        raise RetryLater(
+            "the worker's working directory no longer exists; start the worker in one that exists, or give the job an "
+            "absolute `workingDirectory`"
+        ) from error
 
 
 def _argument_list(config: CommandConfig) -> list[str]:

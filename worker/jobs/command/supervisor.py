@@ -85,6 +85,8 @@ def main() -> None:
     if os.fork():
         os._exit(0)  # the worker waits only for its child; the grandchild is detached
     os.setsid()
+    # The process that started the worker may have blocked signals: monitors would not see their programs end.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # The address exists once the lock is held. A second supervisor ends here: the first one serves its workers.
     with suppress(BlockingIOError), open(names.lock.name, "a", encoding="ascii") as lock:  # noqa: PTH123 - relative
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -85,6 +85,9 @@ class SupervisorClient:
                 return
             try:
                 await asyncio.to_thread(_prepare, names.folder)
+            except OSError as problem:
+                raise OrderNotSent(f"the folder of command jobs cannot be used: {problem}") from problem
+            try:
                 launched = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", "-c", _CODE),
                     *(_CODE_ROOT, str(names.folder.absolute()), names.name, str(self.idle_s)),
@@ -158,7 +161,10 @@ def _reply(line: bytes) -> MonitorReply:
 @contextmanager
 def _address(path: Path) -> Generator[str]:
     """Give a path that is short enough for the address of a socket."""
-    for name in (str(path), os.path.relpath(path)):
+    names = [str(path)]
+    with suppress(FileNotFoundError):  # the working directory of the worker was deleted
+        names.append(os.path.relpath(path))
+    for name in names:
         if len(os.fsencode(name)) <= _ADDRESS_BYTES_MAX:
             yield name
             return

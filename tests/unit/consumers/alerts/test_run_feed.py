@@ -62,6 +62,10 @@ class Terminal:
     def waits(self, reason: str, run: str = RUN) -> None:
         self.log("fact.ignored", {"run": run, "fact": "RulesNotHeld", "reason": f"waiting: {reason}"})
 
+    def rejects(self, reason: str, state: str = "TRIGGERING") -> None:
+        facts: dict[str, object] = {"run": RUN, "fact": "JobRefused", "state": state, "reason": reason}
+        self.log("fact.handled", {**facts, "effects": ["NoteStart", "LogJob"]})
+
     def moves(self, *effects: str, run: str = RUN) -> None:
         self.log("fact.handled", {"run": run, "fact": "RulesHeld", "effects": list(effects)})
 
@@ -84,6 +88,29 @@ async def test_an_age_that_grows_is_no_news() -> None:
         await terminal.feed.write_waiting()
 
     assert len(terminal.lines) == 1
+
+
+async def test_a_start_that_the_target_rejects_is_said_once_for_each_reason() -> None:
+    terminal = Terminal()
+
+    for reason in ("no such program", "no such program", "the disk is full"):
+        terminal.rejects(reason)
+        await terminal.feed.write_waiting()
+
+    assert terminal.lines == [
+        f"{NAME}  start rejected: no such program; retrying",
+        f"{NAME}  start rejected: the disk is full; retrying",
+    ]
+    assert set(terminal.severities) == {Severity.WARNING}
+
+
+async def test_a_rejection_that_ends_the_run_is_left_to_its_event() -> None:
+    terminal = Terminal()
+
+    terminal.rejects("no such program", state="FAILED_FINAL")
+    await terminal.feed.write_waiting()
+
+    assert terminal.lines == []
 
 
 async def test_a_run_that_starts_before_its_line_is_written_gets_none() -> None:
