@@ -10,13 +10,13 @@ import pytest
 
 from tests.docs.pagefile import NAMES, ROOT, Command, blocks, commands, pages
 from tests.docs.terminal import displayed
-from tests.docs.walkthrough import comparable, walk
+from tests.docs.walkthrough import Ports, comparable, walk
 
 PAGES = pages()
 USER_PAGES = [*PAGES, *sorted((ROOT / "docs" / "concepts").glob("*.md"))]
 # How many blocks of a page are shown without being executed. Each of them says why in the page's source.
 NOT_RUN = {
-    "get-started/install.md": 7,
+    "get-started/install.md": 8,
     "get-started/quick-start.md": 1,
     "get-started/tutorial.md": 1,
     "how-to/alert-targets.md": 2,
@@ -65,6 +65,17 @@ def test_a_page_for_users_names_no_module_test_or_decision_record(page: Path) ->
     internal = re.compile(r"\b(?:worker|consumers|scheduler|tests)/\w+|\btest_\w+|\bADR\b|docs/adr")
 
     assert internal.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_port_of_a_page_is_one_that_is_free_here_and_outputs_show_that_of_the_page() -> None:
+    ports = Ports()
+
+    first, again = ports.used("env WEB=127.0.0.1:8047 run"), ports.used("API=http://127.0.0.1:8047/api/v1")
+
+    port = first.removeprefix("env WEB=127.0.0.1:").removesuffix(" run")
+    assert port != "8047"
+    assert again == f"API=http://127.0.0.1:{port}/api/v1"
+    assert ports.shown(f"served on http://127.0.0.1:{port}/") == "served on http://127.0.0.1:8047/"
 
 
 def test_outputs_that_differ_in_times_and_ids_alone_are_the_same() -> None:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ _VARYING: Final = (
     (re.compile(r"\b(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"), "WEEKDAY"),
     (re.compile(r"\s+"), " "),
 )
+_ADDRESS: Final = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b")
 _EVENTS: Final = re.compile(r"(?P<count>\d+) (?P<type>[A-Z_]+) of (?P<pipeline>\S+)")
 _STATE: Final = re.compile(r"state (?P<state>[A-Z_]+) of (?P<pipeline>\S+)")
 
@@ -36,6 +38,28 @@ def comparable(output: str) -> str:
     for pattern, name in _VARYING:
         output = pattern.sub(name, output)
     return output.strip()
+
+
+class Ports:
+    """Gives each port that a page names one that is free here: the page may be followed twice on one machine."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, str] = {}  # by the port of the page
+
+    def used(self, typed: str) -> str:
+        """Return a command with the ports that are free."""
+        return _ADDRESS.sub(lambda named: self._used.setdefault(named[0], str(_free_port())), typed)
+
+    def shown(self, output: str) -> str:
+        """Return an output with the ports of the page."""
+        named = {used: port for port, used in self._used.items()}
+        return _ADDRESS.sub(lambda used: named.get(used[0], used[0]), output)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True)
@@ -53,6 +77,7 @@ class _Steps:
         self._folder = folder
         self._shell = Shell(folder)
         self._worker: Worker | None = None
+        self._ports = Ports()
         self.problems: list[str] = []
 
     def step(self, block: Block) -> str:
@@ -108,7 +133,7 @@ class _Steps:
     def _start_worker(self, block: Block) -> str:
         [command] = commands(block.body)
         assert self._worker is None, "a page has one worker at a time"
-        self._worker = Worker(command.typed, self._folder)
+        self._worker = Worker(self._ports.used(command.typed), self._folder)
         self._wait(
             ("leases",),
             lambda found: any(record.get("stream") == "feed.control" and record.get("holder") for record in found),
@@ -124,7 +149,7 @@ class _Steps:
         typed = commands(block.body)
         for command in typed:
             expected = int(block.marker("exit code") or 0) if command is typed[-1] else 0
-            code, output = self._shell.run(command.typed)
+            code, output = self._shell.run(self._ports.used(command.typed))
             if code != expected:
                 self.problems.append(f"$ {command.typed}\nexit code {code}, expected {expected}; it printed:\n{output}")
             is_exact = block.marker("compared") == "exactly"
@@ -133,6 +158,7 @@ class _Steps:
 
     def _compared(self, typed: str, shown: str, came: str, *, is_exact: bool = False) -> str:
         """Return what is to be shown: the same as before where only times and ids differ."""
+        came = self._ports.shown(came)
         is_same = shown.split() == came.split() if is_exact else comparable(shown) == comparable(came)
         if is_same:
             return shown.rstrip("\n") + "\n" if shown.strip() else ""

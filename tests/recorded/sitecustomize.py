@@ -16,9 +16,9 @@ if directory and any("dynamodb://" in word for word in words):
     from tests.support.aws.task_roles import WEB_OPERATOR, WEB_VIEWER
     from worker.config.roles import ALL_ROLES
 
-    said = {duty.strip() for duty in os.environ.get("INTERLOCK_DUTIES", "").split(",")} - {""}
+    said = {role.strip() for role in os.environ.get("INTERLOCK_ROLES", "").split(",")} - {""}
     # Any other command is a person's, who has rights of their own.
-    duties = frozenset(said or ALL_ROLES) if "run" in sys.orig_argv else None
+    roles = frozenset(said or ALL_ROLES) if "run" in sys.orig_argv else None
     if "web" in sys.orig_argv:
-        duties = WEB_VIEWER if os.environ.get("INTERLOCK_WEB_READONLY") == "1" else WEB_OPERATOR
-    Recorder(Path(directory), duties).install()
+        roles = WEB_VIEWER if os.environ.get("INTERLOCK_WEB_READONLY") == "1" else WEB_OPERATOR
+    Recorder(Path(directory), roles).install()

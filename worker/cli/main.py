@@ -2,12 +2,19 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 
 from worker.cli.terminal.console import OutputFailed, Screen
 from worker.cli.version import version_line
+from worker.runtime.shown_text import ESCAPED
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            with suppress(OSError):  # it cannot be written to: what writes the result reports that
+                stream.reconfigure(errors=ESCAPED)  # no result is worth an error because of one character
     screen = Screen()
     try:
         try:

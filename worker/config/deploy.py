@@ -17,8 +17,8 @@ from worker.core.run.state import PATH_MAX
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.concurrency import gather_bounded
-from worker.runtime.ids import random_id
-from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry, append_write
+from worker.runtime.ids import NewId, random_id
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry, append_many_write
 from worker.store.repos.deployments import Deployments, noted_write
 from worker.store.repos.pipelines import Pipelines, version_write
 from worker.store.repos.schedule_marks import ScheduleMarks
@@ -48,14 +48,15 @@ async def upstreams_of(configs: PipelineVersions, pipelines: Iterable[Pipeline])
     return found
 
 
-async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
+async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock, new_id: NewId = random_id) -> None:
     """Store the version, put it in force, then notify the workers, so that they can find it."""
     version, text = config_hash(pipeline), to_json(pipeline)
     store = Pipelines(tables)
     await store.keep_version(pipeline.id, version, text, clock.now())
     await _note(tables, pipeline.id, text, clock)
     await store.put(pipeline.id, text)
-    await _tell(tables, clock, pipeline.id, ConfigChange.CHANGED, version)
+    entry = ConfigLogEntry(id=new_id(), pipeline=pipeline.id, change=ConfigChange.CHANGED, config_hash=version)
+    await ConfigLog(tables).append(entry, clock.now())
 
 
 async def deploy_many(
@@ -124,7 +125,7 @@ async def _deploy_group(
             for each in left:
                 tasks.create_task(put(each), name=f"deploy:{each.pipeline}")
     if in_force:
-        await tables.commit(*(append_write(each.entry(), clock.now()) for each in in_force.values()))
+        await tables.commit(append_many_write([each.entry() for each in in_force.values()], clock.now()))
     if problems:
         raise problems[0]
 
@@ -170,10 +171,20 @@ def _groups(pipelines: Iterable[Pipeline]) -> Iterator[list[_ToDeploy]]:
 
 
 async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:
-    """Remove a configuration from force and notify the workers. Versions, runs and events stay."""
+    """Remove a configuration from force and notify the workers. Versions, runs and events stay.
+
+    Safe to repeat after a crash.
+    """
     await Pipelines(tables).remove(pipeline)
-    await forget_times(tables, pipeline)
+    await ScheduleMarks(tables).forget(pipeline)
     await _tell(tables, clock, pipeline, ConfigChange.REMOVED)
+    await Deployments(tables).forget(pipeline)  # last: until then `is_withdrawn_halfway` finds the removal
+
+
+async def is_withdrawn_halfway(tables: Tables, pipeline: PipelineId) -> bool:
+    """Return whether a process died while it removed the configuration."""
+    deployed = await Deployments(tables).accepted(pipeline)
+    return deployed is not None and await Pipelines(tables).get(pipeline) is None
 
 
 async def accept(tables: Tables, pipeline: PipelineId, clock: Clock) -> bool:
@@ -202,8 +213,6 @@ async def _note(tables: Tables, pipeline: PipelineId, text: str, clock: Clock) -
     raise RetryLater(f"others deploy {pipeline} again and again at this moment; try again later")
 
 
-async def _tell(
-    tables: Tables, clock: Clock, pipeline: PipelineId, change: ConfigChange, version: str | None = None
-) -> None:
-    entry = ConfigLogEntry(id=random_id(), pipeline=pipeline, change=change, config_hash=version)
+async def _tell(tables: Tables, clock: Clock, pipeline: PipelineId, change: ConfigChange) -> None:
+    entry = ConfigLogEntry(id=random_id(), pipeline=pipeline, change=change)
     await ConfigLog(tables).append(entry, clock.now())

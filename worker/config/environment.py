@@ -5,6 +5,8 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from worker.core.errors import ConfigError
+
 T = TypeVar("T")
 # Takes the variable's name, for messages, and its text. Raises `ConfigError`.
 Parse: TypeAlias = Callable[[str, str], T]
@@ -26,11 +28,24 @@ class Setting:
     may_name_file: bool = False  # its text, or the path of a file with it
     needs: str = ""  # the variable without which this one has no effect
     no_effect_off_aws: str = ""  # why a worker that is not on AWS ignores it; empty if it does not
+    old_name: str = ""  # an earlier name, which is still read
     path: tuple[str, ...] = ()  # the field that holds its value
 
+    def given(self, environment: Mapping[str, str]) -> tuple[str, str]:
+        """Return its text and the variable that has it; an empty variable counts as unset."""
+        text = environment.get(self.name, "")
+        old = environment.get(self.old_name, "") if self.old_name and not text else ""
+        return (old, self.old_name) if old else (text, self.name)
+
     def read(self, environment: Mapping[str, str]) -> object:
-        """Parse its text or its default; an empty variable counts as unset. Raises `ConfigError`."""
-        return self.parse(self.name, environment.get(self.name) or self.default)
+        """Parse its text or its default. Raises `ConfigError`, also if its two names contradict each other."""
+        text, name = self.given(environment)
+        value, old = self.parse(name, text or self.default), environment.get(self.old_name, "")
+        if text and old and self.parse(self.old_name, old) != value:
+            raise ConfigError(
+                f"{self.name} is {text!r} and {self.old_name}, its earlier name, is {old!r}; unset {self.old_name}"
+            )
+        return value
 
     def value_in(self, group: object) -> object:
         """Return its value in the dataclass that `settings_of` was asked about."""
@@ -49,6 +64,7 @@ def setting(
     may_name_file: bool = False,
     needs: str = "",
     no_effect_off_aws: str = "",
+    old_name: str = "",
 ) -> T:
     """Declare a dataclass field that holds the value of an environment variable."""
     made = Setting(
@@ -62,6 +78,7 @@ def setting(
         may_name_file=may_name_file,
         needs=needs,
         no_effect_off_aws=no_effect_off_aws,
+        old_name=old_name,
     )
     return field(default_factory=lambda: parse(name, default), repr=not is_secret, metadata={_KEY: made})
 

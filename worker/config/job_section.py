@@ -53,7 +53,9 @@ def _report_no_job(file: PipelineFile, problems: Problems) -> None:
 def _read_poll_window(section: JobSection, problems: Problems) -> timedelta:
     seconds = section.job_poll_window_seconds
     if 0 < seconds < 60:
-        problems.error(("job", "jobPollWindowSeconds"), f"{seconds} is outside [60,86400]", "0 stands for the default")
+        problems.error(
+            ("job", "jobPollWindowSeconds"), f"must be between 60 and 86400, or 0 for the default; found {seconds}"
+        )
     return timedelta(seconds=seconds) if seconds else _POLL_WINDOW
 
 

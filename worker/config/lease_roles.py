@@ -7,10 +7,10 @@ from worker.config.roles import Role
 from worker.store.table import TableName
 
 # The role that handles the changes of each table.
-DUTIES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
+TABLE_ROLES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
 
 _OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # kinds of streams that carry a table's changes
-_BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
+_BY_TABLE: Final[Mapping[str, str]] = {table.value: role for table, role in TABLE_ROLES.items()}
 _OF_ITSELF: Final[Mapping[str, str]] = {
     "active": Role.ENGINE,
     "cron": Role.SCHEDULER,

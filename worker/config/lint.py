@@ -11,7 +11,7 @@ from typing import cast
 
 from worker.core.model.calendars import Exclusion, reason_excluded
 from worker.core.model.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule, local_date
-from worker.core.model.rules import Group, Mode, Rule
+from worker.core.model.rules import Group, Mode, Rule, leaves
 from worker.core.model.summaries import NAMES as SUMMARY_NAMES
 from worker.core.model.summaries import SUMMARY_KEY
 from worker.core.model.templates import RUN_VARIABLES
@@ -56,6 +56,7 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
     if any(schedule.sla and schedule.sla.critical for schedule in pipeline.schedules):
         yield LintFinding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
+    yield from _lint_probes(pipeline)
     if pipeline.post_run:
         yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
         yield from _lint_summary(pipeline.post_run.rules, ("postRun",), "rules")
@@ -215,6 +216,23 @@ def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[LintFindin
             yield from _lint_key(member, path)
         else:
             yield from _lint_group(member, path, _MEMBERS[member.mode])
+
+
+def _lint_probes(pipeline: Pipeline) -> Iterator[LintFinding]:
+    """Yield probes whose result nothing reads: most likely, a rule misspells the key."""
+    triggers = [schedule.trigger for schedule in pipeline.schedules if schedule.trigger]
+    after_run = pipeline.post_run
+    post_run = [rule.key for rule in leaves(after_run.rules)] if after_run else []
+    exact = {rule.key for rule in leaves(pipeline.rules)}.union(post_run, (each.rule.key for each in triggers))
+    prefixes = [each.rule.key for each in triggers if each.match is Match.PREFIX]
+    prefixes += post_run if after_run and after_run.match is Match.PREFIX else []
+    for index, probe in enumerate(pipeline.probes):
+        if probe.key in exact or probe.key.startswith(tuple(prefixes)):
+            continue
+        close = get_close_matches(probe.key, sorted(exact), n=1)
+        hint = f"a rule or trigger names `{close[0]}`: did you mean `{probe.key}`?" if close else ""
+        message = f"no rule or trigger of this pipeline reads `{probe.key}`"
+        yield LintFinding(("probes", index, "key"), message, hint or "name it in a rule or trigger, or remove it")
 
 
 def _lint_summary(group: Group, at: Path, members_key: str) -> Iterator[LintFinding]:

@@ -301,7 +301,7 @@ class ScheduleSection(Section):
 
 
 class SlaSection(Section):
-    """When a run must have succeeded. A missed deadline is reported; it never stops a run."""
+    """When a run must have succeeded. A breached deadline is reported; it never stops a run."""
 
     deadline: str = Field(
         default="",

@@ -16,7 +16,7 @@ from worker.store.archive_url import ArchiveUrl, parse_archive
 
 # Names that messages in other modules use.
 TIMING: Final = "INTERLOCK_TIMING"
-DUTIES: Final = "INTERLOCK_DUTIES"
+ROLES: Final = "INTERLOCK_ROLES"
 SHADOW: Final = "INTERLOCK_SHADOW"
 JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"
 HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"
@@ -525,11 +525,12 @@ class Settings:
         used_by="every worker",
     )
     roles: frozenset[Role] = setting(
-        DUTIES,
+        ROLES,
         values.roles,
         "Roles of this worker; `scheduler` requires `engine`.",
         default=",".join(Role),
         used_by="every worker",
+        old_name="INTERLOCK_DUTIES",
     )
     shadow: bool = setting(
         SHADOW,
@@ -570,6 +571,7 @@ class Settings:
 
 SETTINGS: Final = tuple(settings_of(Settings))
 NAMES: Final = tuple(each.name for each in SETTINGS)
+OLD_NAMES: Final = {each.old_name: each.name for each in SETTINGS if each.old_name}
 # The worker's own credentials. No job gets them, although job configurations may name other variables with the prefix.
 OWN_SECRETS: Final = frozenset(each.name for each in SETTINGS if each.is_secret)
 
@@ -588,9 +590,14 @@ def mistyped(environment: Mapping[str, str]) -> dict[str, str]:
     They are not errors: any other name with the prefix may be a job's secret.
     """
     known = [name.removeprefix(PREFIX) for name in NAMES if name.startswith(PREFIX)]
-    others = sorted(name for name in environment if name.startswith(PREFIX) and name not in NAMES)
+    others = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*NAMES, *OLD_NAMES})
     found = {name: get_close_matches(name.removeprefix(PREFIX), known, 1, CLOSE) for name in others}
     return {name: f"{PREFIX}{close[0]}" for name, close in found.items() if close}
+
+
+def renamed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that give a setting under its earlier name alone, each with the setting's name."""
+    return {old: new for old, new in OLD_NAMES.items() if environment.get(old) and not environment.get(new)}
 
 
 def without_effect(settings: Settings, *, is_aws: bool) -> Iterator[tuple[str, str]]:

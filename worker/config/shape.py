@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from worker.config.problems import Problems, advise, show
-from worker.config.schema import DURATION_EXAMPLES
 from worker.config.suggestions import closest, suggest
+from worker.core.time.durations import parse_duration
 from worker.yaml.document import Path, loose
 from worker.yaml.parser import DEPTH_MAX
 
@@ -166,11 +166,13 @@ class _LenientShape:
             return self._describe_unknown_key(path)
         if kind == "literal_error":
             options = [option for option in _options(self._model, path) if option]
-            return f"must be one of {', '.join(options)}; found {show(found)}", suggest(found, options)
+            members = dict.fromkeys(key for node in _nodes(self._model, path) for key in node.get("properties", ()))
+            mapping = f", or a mapping with {', '.join(members)}" if members else ""
+            return f"must be one of {', '.join(options)}{mapping}; found {show(found)}", suggest(found, options)
         if kind in {"greater_than_equal", "less_than_equal"}:
             low, high = (_bound(self._model, path, name) for name in ("minimum", "maximum"))
-            is_open = high == ""
-            return f"must be at least {low}; found {found}" if is_open else f"{found} is outside [{low},{high}]", ""
+            bounds = f"at least {low}" if high == "" else f"between {low} and {high}"
+            return f"must be {bounds}; found {found}", ""
         if kind == "string_pattern_mismatch":
             return _describe_pattern(str(context["pattern"]), found)
         if kind == "union_tag_invalid":
@@ -183,7 +185,7 @@ class _LenientShape:
         wanted = _WANTED.get(kind)
         if wanted is None:
             return f"{details['msg']}; found {show(found)}", ""
-        if kind == "string_type" and _is_number(found) and _bound(self._model, path, "examples") == DURATION_EXAMPLES:
+        if kind == "string_type" and _is_number(found) and _is_duration(self._model, path):
             return f"must be a duration; found {show(found)}", f"add a unit: {found}s, {found}m, {found}h or {found}d"
         if found is None and not (*self._at, *path):
             keys = ", ".join(_known_keys(self._model, ()))
@@ -211,6 +213,8 @@ def _advice(kind: str, found: object) -> str:
         return "put it in quotes"
     if kind in {"int_type", "float_type"} and isinstance(found, str):
         return "write the number without quotes or a unit"
+    if kind == "list_type" and isinstance(found, dict | str):
+        return "begin each item with `- `, or put the items in [ ]"
     return ""
 
 
@@ -275,6 +279,13 @@ def _options(model: type[BaseModel], path: Path) -> list[str]:
 
 def _bound(model: type[BaseModel], path: Path, name: str) -> object:
     return next((node[name] for node in _nodes(model, path) if name in node), "")
+
+
+def _is_duration(model: type[BaseModel], path: Path) -> bool:
+    """Return whether the value at `path` is a duration, as its examples show."""
+    examples = _bound(model, path, "examples")
+    texts = cast("list[object]", examples) if isinstance(examples, list) else []
+    return bool(texts) and all(isinstance(text, str) and parse_duration(text) is not None for text in texts)
 
 
 def _nodes(model: type[BaseModel], path: Path) -> Iterator[Node]:

@@ -1,8 +1,8 @@
 """Serves an ASGI application in the running event loop, with bounds on every connection.
 
 uvicorn parses and writes HTTP; its own `Server` is not used, because it takes over signals and wakes the loop ten times
-a second. What uvicorn leaves unbounded is bounded here: connections, the size of a request's head, and how long the
-head may take to arrive. `worker/web/guard.py` bounds the rest.
+a second. What uvicorn leaves unbounded is bounded here: connections, the size of a request's head, how long the head
+may take to arrive, and what is left of a body whose request is answered. `worker/web/guard.py` bounds the rest.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ CONNECTIONS_MAX: Final = 2_000
 BACKLOG: Final = 1_024
 HEAD_BYTES_MAX: Final = 32_768
 HEAD_S: Final = 10.0
+# A small body is read to its end and dropped, so that the client gets its answer and the connection can be reused.
+UNREAD_BYTES_MAX: Final = 1_000_000
 # Longer than a load balancer keeps an idle connection (60 s by default), so that it never reuses a closed one.
 KEEP_ALIVE_S: Final = 65
 STOP_MAX_S: Final = 1.0
@@ -103,6 +105,8 @@ class _Connection(HttpToolsProtocol):
         self._connections_max, self._head_s = connections_max, head_s
         self._head_timer: TimerHandle | None = None
         self._head_bytes, self._is_in_head = 0, True
+        self._unread_timer: TimerHandle | None = None
+        self._unread_bytes = 0
         self._refusal = WebProblem(ProblemType.BAD_REQUEST, "this is not an HTTP request")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -116,6 +120,7 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        self._end_unread()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -144,9 +149,23 @@ class _Connection(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = False, 0
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if self.cycle.response_complete:
+            self._unread_bytes += len(body)
+            if self._unread_bytes > UNREAD_BYTES_MAX:
+                self.transport.close()
+
     def on_message_complete(self) -> None:
         self._is_in_head, self._head_bytes = True, 0
+        self._end_unread()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # A request that was refused or needs no body is answered before its body has arrived, which may never end.
+        if not self._is_in_head and self.cycle.response_complete and not self.transport.is_closing():
+            self._unread_timer = self.loop.call_later(self._head_s, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  the base class's text; ours is a problem document
         self._refuse(self._refusal)
@@ -167,6 +186,12 @@ class _Connection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _end_unread(self) -> None:
+        self._unread_bytes = 0
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def _head_is_late(self) -> None:
         if not self.transport.is_closing():

@@ -92,7 +92,7 @@ def test_a_state_that_does_not_exist_is_rejected_before_anything_is_read() -> No
     result = interlock(*RERUN, "--state", "broken", "--yes")
 
     assert result.exit_code == 2
-    assert "'broken' is no state of a run" in result.stderr
+    assert "'broken' is not a state of a run" in result.stderr
 
 
 def test_runs_that_are_rejected_are_counted_by_reason() -> None:
@@ -160,7 +160,7 @@ def test_an_ended_run_is_deleted_with_who_and_why() -> None:
 
     deletion = in_store(lambda tables: Deletions(tables).load(key_of()))
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith(f"Deleted orders/stream/{PERIOD} (1 row).")
+    assert result.stdout.startswith(f"Deleted orders/{PERIOD} (1 row).")
     assert deletion is not None
     assert (deletion.by, deletion.reason) == ("ann", "test data")
 
@@ -169,7 +169,7 @@ def test_a_run_that_does_not_exist_cannot_be_deleted() -> None:
     result = interlock("runs", "delete", "orders", "2027-01-01", "--reason", "x", "--yes")
 
     assert result.exit_code == 2
-    assert "there is no run orders/stream/2027-01-01" in result.stderr
+    assert "there is no run orders/2027-01-01" in result.stderr
 
 
 def test_a_dry_deletion_and_one_without_consent_delete_nothing() -> None:

@@ -33,6 +33,8 @@ def test_every_run_ended_before_now_and_has_its_events_in_order(now: datetime) -
         assert run.created_at <= (run.started_at or run.since) <= run.since < now, run.key
         assert all(event.detail["demo"] is True and event.at <= now for event in each.events)
         assert len({event.id for event in each.events}) == len(each.events)
+        story = [event.at for event in each.events if "SLA" not in event.type]
+        assert story == sorted(set(story)), "lists order events by time, so none may share one"
         if each.watch is not None and each.watch.verdict is Verdict.MET:
             assert each.watch.breach_at is not None
             assert run.since <= each.watch.breach_at

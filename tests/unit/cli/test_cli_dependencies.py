@@ -89,6 +89,8 @@ def test_lineage_shows_the_graph_as_text_mermaid_dot_and_json() -> None:
     mermaid = interlock("lineage", "b", "--up", "1", "--down", "0", "--format", "mermaid")
     dot = interlock("lineage", "b", "--down", "0", "--format", "dot")
     record = interlock("lineage", "c", "--format", "json", "--period", "2026-03-03")
+    short = interlock("lineage", "c", "--json", "--period", "2026-03-03")
+    both = interlock("lineage", "c", "--json", "--format", "dot")
 
     assert text.stdout.splitlines() == ["a", "  b  after a (all)", "    c  after b"]
     assert mermaid.stdout.splitlines() == ["flowchart LR", '  p0["a"]', '  p1["b"]', "  p0 -->|all| p1"]
@@ -96,6 +98,9 @@ def test_lineage_shows_the_graph_as_text_mermaid_dot_and_json() -> None:
     found = json.loads(record.stdout)
     assert [len(node["runs"]) for node in found["nodes"]] == [24, 1, 1]
     assert found["nodes"][2]["runs"][0]["status"] == "not started"
+    assert json.loads(short.stdout) == found
+    assert both.exit_code == 2
+    assert "--json and --format dot contradict each other" in both.stderr
 
 
 def test_the_docs_show_the_lineage_of_the_demo() -> None:

@@ -149,7 +149,7 @@ def test_of_a_shadow_only_what_it_needs_is_looked_at(here: Path, monkeypatch: py
     interlock("store", "init", "--store", f"sqlite:///{here}/interlock.db")
     monkeypatch.setenv(SHADOW, "1")
 
-    assert diagnoses()["settings duties"]["finding"] == "engine"
+    assert diagnoses()["settings roles"]["finding"] == "engine"
 
 
 def test_a_setting_that_is_mistyped_is_worth_a_look(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

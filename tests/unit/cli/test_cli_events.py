@@ -118,8 +118,8 @@ def test_the_latest_events_are_shown_and_the_others_counted() -> None:
     result = interlock("events", "--limit", 2)
 
     assert result.stdout.splitlines() == [
-        f"2027-03-22T11:54:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 3",
-        f"2027-03-22T11:55:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 4",
+        f"2027-03-22T11:54:00.000Z  JOB_FAILED  orders/{PERIOD}: number 3",
+        f"2027-03-22T11:55:00.000Z  JOB_FAILED  orders/{PERIOD}: number 4",
         "5 events since 2027-03-21T12:00:00Z, the latest 2 shown",
     ]
     assert "3 earlier events not shown" in result.stderr

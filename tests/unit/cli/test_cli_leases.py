@@ -54,8 +54,8 @@ OF_RELAYS = ("stream.events", "shards.kinesis.events", "feed.events", "replays.r
 OF_ALL = ("replays", "upkeep", "something.new", "stream.something")
 
 
-async def two_duties(tables: Tables) -> None:
-    """A worker for each duty; one holds all there is of its own, and of the other's nothing is held."""
+async def two_roles(tables: Tables) -> None:
+    """A worker for each role; one holds all there is of its own, and of the other's nothing is held."""
     leases, sessions = Leases(tables, GROUP), Sessions(tables, GROUP)
     await sessions.register(A, "1.0", ENGINE)
     await sessions.register(B, "1.0", RELAY)
@@ -198,8 +198,8 @@ def test_a_stream_that_has_no_lease_is_refused_with_those_that_have() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_where_workers_have_different_duties_a_lease_stays_with_those_that_have_its_own() -> None:
-    in_store(two_duties)
+def test_where_workers_have_different_roles_a_lease_stays_with_those_that_have_its_own() -> None:
+    in_store(two_roles)
 
     taken = {f"no worker holds it: {worker} has the least load and takes it" for worker in (A, B)}
     assert plans() == {
@@ -210,7 +210,7 @@ def test_where_workers_have_different_duties_a_lease_stays_with_those_that_have_
 
 
 @pytest.mark.usefixtures("here")
-def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> None:
+def test_a_lease_that_no_worker_has_the_role_for_is_said_to_wait_for_one() -> None:
     in_store(nobody_relays)
 
     assert plans() == {
@@ -227,8 +227,8 @@ def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duty", "streams"),
+    ("role", "streams"),
     [("engine", OF_ENGINES), ("scheduler", ["cron", "scheduler"]), ("relay", OF_RELAYS), ("", OF_ALL)],
 )
-def test_the_duty_of_a_lease_follows_from_its_stream(duty: str, streams: Sequence[str]) -> None:
-    assert {role_of(stream) for stream in streams} == {duty}
+def test_the_role_of_a_lease_follows_from_its_stream(role: str, streams: Sequence[str]) -> None:
+    assert {role_of(stream) for stream in streams} == {role}

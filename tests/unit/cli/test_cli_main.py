@@ -1,16 +1,19 @@
 """What `--help` teaches."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
-from tests.support.builders.cli_runs import a_stored_run, in_store, key_of
+from tests.support.builders.cli_runs import a_store, a_stored_run, in_store, key_of
 from tests.support.builders.command_line import interlock, loaded_commands
 from worker.cli.catalogue import PAGE
+from worker.cli.main import main
 from worker.cli.terminal.command_list import CommandEntry
 from worker.cli.terminal.store_session import Exit
 from worker.core.run.state import State
@@ -40,6 +43,21 @@ IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for comm
 def words(text: str) -> str:
     """Text without the frames and line breaks of a help page."""
     return re.sub(r"[\s│╭╮╰╯─]+", " ", text)
+
+
+def test_a_character_that_the_stream_lacks_is_escaped_and_no_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as in the locale C, or on a terminal of another encoding."""
+    a_store(here)
+    written = BytesIO()
+    note = "na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{RIGHTWARDS ARROW} \N{GRINNING FACE}"
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr(sys, "argv", ["interlock", "sensor", "put", "orders", "ready", f"note={note}", "--json"])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert not ended.value.code
+    assert json.loads(written.getvalue())["data"] == {"note": note}
 
 
 def test_every_command_is_listed() -> None:
@@ -175,6 +193,8 @@ def test_the_exit_codes_are_documented_in_one_place() -> None:
     [
         ("statsu", "no such command 'statsu'", "did you mean 'status'?"),
         ("push", "no such command 'push'", "did you mean `interlock pipelines push`?"),
+        ("reruns orders", "no such command 'orders'", "`interlock reruns` has: list"),
+        ("schedule now", "no such command 'now'", "`interlock schedule` has: next, missed"),
         ("store init --jsn", "no such option: --jsn", "did you mean --json?"),
         ("sensor put", "missing argument 'PIPELINE'", "see `interlock sensor put --help`"),
         ("plan . --from soon", "invalid value for --from: 'soon' is not a date", "write YYYY-MM-DD"),

@@ -13,14 +13,19 @@ from tests.support.builders.cli_runs import in_store
 from tests.support.builders.command_line import TODAY, interlock, records
 from tests.support.builders.pushed_files import URL, config_log, stored_text, write
 from tests.support.clock.manual import ManualClock
+from tests.support.fakes.mortal_tables import MortalTables
 from worker.cli.commands.pipelines import run_remove
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_session import StoreAccess
+from worker.config.deploy import withdraw
+from worker.core.model import keys
+from worker.core.model.ids import ScheduleId
 from worker.core.model.pipeline import PipelineId
 from worker.store.repos.config_log import ConfigChange
+from worker.store.repos.deployments import Deployments
 from worker.store.repos.pipelines import Pipelines
-from worker.store.table import Key, Put, TableName
+from worker.store.table import Key, Put, TableName, Tables
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +179,40 @@ def test_remove_takes_the_configuration_out_tells_the_workers_and_keeps_the_rest
     assert ("orders", ConfigChange.REMOVED, None) in config_log()
     assert in_store(lambda tables: Pipelines(tables).version(PipelineId("orders"), version)) is not None
     assert in_store(lambda tables: tables.get(TableName.CONTROL, Key("PIPELINE#orders", "SENSOR#export"))) is not None
+
+
+def test_a_removal_interrupted_at_any_write_and_repeated_leaves_nothing_half_done() -> None:
+    write("orders")
+    struck = False
+    for point in range(5):
+        interlock("pipelines", "push", "files", "--yes")
+        schedule_mark = Key("PIPELINE#orders", keys.schedule_mark_sk(ScheduleId("cron")))
+        row = {"PK": schedule_mark.pk, "SK": schedule_mark.sk, "version": 1}
+        in_store(lambda tables, row=row: tables.commit(Put(TableName.CONTROL, row)))
+        logged = len(config_log())
+
+        struck = in_store(lambda tables, point=point: _withdraw_until(tables, point))
+        result = interlock("pipelines", "remove", "orders", "--yes")
+
+        assert result.exit_code == (0 if struck else 2)
+        assert stored_text("orders") is None
+        assert in_store(lambda tables: Deployments(tables).accepted(PipelineId("orders"))) is None
+        assert in_store(lambda tables, key=schedule_mark: tables.get(TableName.CONTROL, key)) is None
+        assert config_log()[logged:]
+        assert interlock("pipelines", "remove", "orders", "--yes").exit_code == 2
+    assert not struck
+
+
+async def _withdraw_until(tables: Tables, point: int) -> bool:
+    """Remove the pipeline as a process that dies at a write; return whether there was such a write."""
+    mortal = MortalTables(tables, point, is_applied=False)
+    clock = ManualClock(TODAY)
+    removal = asyncio.create_task(withdraw(mortal, PipelineId("orders"), clock), name="removal")
+    death = asyncio.create_task(mortal.died.wait(), name="death")
+    await asyncio.wait([removal, death], return_when=asyncio.FIRST_COMPLETED)
+    for task in (removal, death):
+        task.cancel()
+    return mortal.died.is_set()
 
 
 def test_without_a_terminal_a_removal_needs_yes() -> None:

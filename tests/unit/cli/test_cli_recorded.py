@@ -9,7 +9,9 @@ import pytest
 from tests.support.builders.cli_runs import PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
 from tests.support.builders.command_line import TODAY, interlock, records
 from worker.core.model.events import Event, EventType
+from worker.core.model.values import Json
 from worker.core.run.state import EarlierAttempt, Run, State, start_token
+from worker.operations.runs.job_output import secrets_of
 from worker.store.repos.events import event_write
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
@@ -18,6 +20,11 @@ WITH_SECRET = """\
 pipeline: {id: sealed}
 schedule: {trigger: {key: ready, check: exists}, timezone: UTC}
 job: {type: command, config: {command: load, environment: {KEY: "${INTERLOCK_SECRET_KEY}"}}}
+"""
+WITH_RUN_VARIABLES = """\
+pipeline: {id: named}
+schedule: {trigger: {key: ready, check: exists}, timezone: UTC}
+job: {type: command, config: {command: [load, "--day", "$INTERLOCK_PERIOD", "--token=${INTERLOCK_TOKEN}"]}}
 """
 
 
@@ -120,6 +127,48 @@ def test_the_output_of_a_command_job_is_shown_without_control_characters(here: P
 
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == ["reading", "[31mno such table", "last \N{REPLACEMENT CHARACTER} line"]
+
+
+def test_a_command_that_names_its_run_has_an_output_to_show(here: Path) -> None:
+    """Such names look like those of secrets, and nobody sets them where the output is looked at."""
+    (here / "named.yaml").write_text(WITH_RUN_VARIABLES)
+    interlock("pipelines", "push", "named.yaml", "--yes")
+    run = put_run("named", job_type="command", job={"token": "x"})
+    write_output(here, run.token, b"loading\n")
+
+    result = interlock("logs", "named", PERIOD)
+
+    assert (result.exit_code, result.stdout) == (0, "loading\n"), result.stderr
+
+
+def test_of_a_job_that_is_no_program_the_same_names_are_secrets() -> None:
+    config: dict[str, Json] = {"headers": {"X-Key": "${INTERLOCK_TOKEN}"}}
+
+    assert secrets_of(config, {}, "http").unreadable == ["INTERLOCK_TOKEN"]
+    assert secrets_of(config, {"INTERLOCK_TOKEN": "hush"}, "http").values == ["hush"]
+    assert secrets_of(config, {}, "command").unreadable == []
+
+
+def test_a_job_that_has_printed_nothing_is_not_sought_elsewhere(here: Path) -> None:
+    run = put_run(job_type="command", job={"token": "x"})
+    (here / "interlock.db-jobs" / run.token).mkdir(parents=True)
+
+    result = interlock("logs", "orders", PERIOD)
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert "has printed nothing" in result.stderr
+
+
+def test_without_a_period_the_output_of_the_last_run_is_shown(here: Path) -> None:
+    run = put_run(job_type="command", job={"token": "x"})
+    write_output(here, run.token, b"reading\n")
+
+    result = interlock("logs", "orders")
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "reading\n"
+    assert f"{PERIOD}." in result.stderr
 
 
 def test_an_earlier_attempt_has_its_own_output(here: Path) -> None:

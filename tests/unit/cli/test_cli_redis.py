@@ -40,6 +40,14 @@ def test_a_command_refuses_a_store_that_was_never_made(here: Path) -> None:
     assert "interlock store init" in refused.output
 
 
+@pytest.mark.usefixtures("here")
+def test_a_command_that_does_not_reach_the_server_says_what_to_check() -> None:
+    result = interlock("status", "--store", "redis://127.0.0.1:1/0")
+
+    assert result.exit_code == 3
+    assert "check that it runs, and its address" in result.stderr
+
+
 def test_stats_count_without_a_scan(here: Path) -> None:
     url = a_url()
     interlock("store", "init", "--store", url)

@@ -69,17 +69,18 @@ def test_a_cut_list_says_so_and_continues_from_its_cursor() -> None:
     assert [run["period"] for run in (*first, *rest)] == [f"2027-03-{day}" for day in range(10, 15)]
     assert end["complete"] is True
     assert "2 runs" in shown.stdout
+    assert "\norders/2027-03-10  failed" in shown.stdout  # as `status` names it: the pipeline has one schedule
     assert "--after " in shown.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--state", "broken"), "is no state of a run"),
-        (("--outcome", "broken"), "is no outcome of a run"),
+        (("--state", "broken"), "is not a state of a run"),
+        (("--outcome", "broken"), "is not an outcome of a run"),
         (("--since", "yesterday"), "is not a time"),
         (("--since", "500d"), "choose a later since"),
-        (("--deadline", "late"), "is no verdict"),
+        (("--deadline", "late"), "is not a verdict"),
         (("--after", "bm9uc2Vuc2U"), "is no cursor of this list"),
     ],
 )
@@ -153,7 +154,7 @@ def test_a_run_that_does_not_exist_is_said_to_be_missing() -> None:
     result = interlock("runs", "show", "orders", "2027-03-20")
 
     assert result.exit_code == 2
-    assert "there is no run orders/stream/2027-03-20" in result.stderr
+    assert "there is no run orders/2027-03-20" in result.stderr
 
 
 def test_statistics_count_by_group_and_in_total() -> None:
@@ -191,3 +192,16 @@ def test_inputs_are_printed_one_run_a_line() -> None:
     assert (first["type"], first["period"], first["attempt"]) == ("inputs", "2027-03-20", 1)
     assert first["inputs"]["ready"]["data"] == {"rows": 1}
     assert (second["inputs"], end["count"]) == ({}, 2)
+
+
+def test_a_run_that_ended_while_the_clock_was_ahead_is_found_by_a_later_until_and_by_its_name() -> None:
+    put_runs(failed("2027-03-20", ago=-timedelta(days=10)))
+
+    assert [record["type"] for record in listed()] == ["end"]
+    assert [record.get("period") for record in listed("--until", "2027-05-01")] == ["2027-03-20", None]
+    for command in (
+        ("status", "orders"),
+        ("runs", "show", "orders", "2027-03-20"),
+        ("history", "orders", "2027-03-20"),
+    ):
+        assert "2027-03-20" in interlock(*command).stdout

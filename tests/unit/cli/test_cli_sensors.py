@@ -190,8 +190,8 @@ job: {type: command, config: {command: load}}
 @pytest.mark.parametrize(
     ("key", "warning"),
     [
-        ("exprot", "warning: nothing in watched looks at exprot; did you mean `export`?\n"),
-        ("sumary#2026-03-03", "warning: nothing in watched looks at sumary#2026-03-03; did you mean `summary`?\n"),
+        ("exprot", "warning: nothing in watched reads exprot; did you mean `export`?\n"),
+        ("sumary#2026-03-03", "warning: nothing in watched reads sumary#2026-03-03; did you mean `summary`?\n"),
         ("export", ""),
         ("export#2026-03-03", ""),
         ("ready-eu", ""),

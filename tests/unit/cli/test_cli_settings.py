@@ -92,3 +92,26 @@ def test_a_name_that_is_nearly_a_setting_is_warned_of(monkeypatch: pytest.Monkey
     monkeypatch.setenv("INTERLOCK_TIMINGS", "fast")
 
     assert "INTERLOCK_TIMINGS is no setting; if INTERLOCK_TIMING is meant, rename it" in interlock("settings").stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"INTERLOCK_DUTIES": "relay"}, "warning: INTERLOCK_DUTIES is the earlier name of INTERLOCK_ROLES; rename it"),
+        (
+            {"INTERLOCK_DUTIES": "relay", "INTERLOCK_ROLES": "alerts"},
+            "its earlier name, is 'relay'; unset INTERLOCK_DUTIES",
+        ),
+    ],
+)
+def test_the_earlier_name_of_a_setting_is_used_and_reported(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], said: str
+) -> None:
+    for name, text in given.items():
+        monkeypatch.setenv(name, text)
+
+    result = interlock("settings")
+
+    assert said in " ".join(result.output.split())
+    shown = next(line.split() for line in result.stdout.splitlines() if line.startswith("INTERLOCK_ROLES"))
+    assert shown == ["INTERLOCK_ROLES", given.get("INTERLOCK_ROLES", "relay"), "environment"]

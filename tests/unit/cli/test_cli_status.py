@@ -3,7 +3,7 @@
 import io
 from collections import Counter
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,14 +26,16 @@ from worker.cli.terminal.console import Screen, passed
 from worker.config.store_setting import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId
-from worker.core.model.pipeline import ScheduleId
+from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.run.state import DryRun, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.explain.waiting import waits_for
 from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
 from worker.store.repos import dry_runs
+from worker.store.repos.events import event_write
 from worker.store.repos.runs import Runs
 from worker.store.repos.sessions import Sessions
 from worker.store.repos.sla_watches import SlaWatches
@@ -89,6 +91,41 @@ def test_failures_come_first_then_what_is_active_then_what_nobody_needs_to_look_
         ("completed", "2027-03-18"),
     ]
     assert found[0]["waitsFor"] == "out of memory"
+
+
+def test_a_missed_run_is_shown_until_it_exists() -> None:
+    def told(period: str, at: datetime) -> Event:
+        return Event(
+            id=f"missed-{period}",
+            type=EventType.SCHEDULE_MISSED,
+            at=at,
+            pipeline=PipelineId("orders"),
+            schedule=ScheduleId("stream"),
+            period=period,
+            message=f"no run of {period} has begun",
+        )
+
+    async def put(tables: Tables) -> None:
+        for event in (
+            told("2027-03-18", TODAY - 72 * HOUR),
+            told("2027-03-20", TODAY - HOUR),
+            told("2027-03-21", TODAY),
+        ):
+            await tables.commit(event_write(event))
+
+    in_store(put)
+    put_runs(a_run(State.POLLING, "2027-03-19"), a_run(State.EVALUATING, "2027-03-21"))
+
+    for arguments in ((), ("orders",)):
+        found = lines(*arguments)
+
+        assert [(line["kind"], line["period"], line["status"]) for line in found] == [
+            ("missed", "2027-03-20", "missed"),
+            ("active", "2027-03-19", "running"),
+            ("active", "2027-03-21", "waiting"),
+        ]
+        assert found[0]["waitsFor"] == "no run of 2027-03-20 has begun"
+        assert "1 missed, 2 active" in interlock("status", *arguments).stdout
 
 
 def test_a_completed_run_shows_until_when_it_is_monitored() -> None:
@@ -448,7 +485,7 @@ def test_the_table_fits_its_terminal(width: int) -> None:
 
     shown = out.getvalue().splitlines()
     assert max(map(len, shown)) <= width
-    assert "missed" in out.getvalue()
+    assert "breached" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,11 @@ def test_each_check_is_listed_with_its_interval_its_last_and_its_next_run_and_it
     screen = Screen(out=Console(file=shown, force_terminal=True, width=120, no_color=True, highlight=False))
     show_checks(screen, states, as_json=False)
 
-    broken, sound = records(interlock("watchdog", "list").stdout)
+    on_a_pipe = interlock("watchdog", "list").stdout.splitlines()
+    assert on_a_pipe[0].split() == ["check", "interval", "last", "next", "result"]
+    assert [line.split()[-1] for line in on_a_pipe[1:]] == ["throttled", "ok"]
+
+    broken, sound = records(interlock("watchdog", "list", "--json").stdout)
     assert sound["check"] == "sound"
     assert sound["everySeconds"] == 60
     assert sound["last"] == format_rfc3339(TODAY)

@@ -31,7 +31,7 @@ validation:
             "7:9: job.type: must be one of glue, emr, emr-serverless, step-function, databricks, airflow, lambda, "
             'http, command; found the text "glu"; did you mean `glue`?'
         ),
-        "8:15: job.maxRetries: 11 is outside [0,10]",
+        "8:15: job.maxRetries: must be between 0 and 10; found 11",
         (
             "4:28: schedule.trigger.check: must be one of exists, missing, equals, not_equals, gt, gte, lt, lte, in, "
             'between, matches, age_lt, age_gt, passes; found the text "exsts"; did you mean `exists`?'

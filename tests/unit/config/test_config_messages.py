@@ -88,7 +88,26 @@ def _in_job(text: str) -> str:
             _in_schedule("businessDays: @[0]"),
             "schedule.businessDays: there is no business day 0; the first is 1, the last is -1",
         ),
-        (_in_schedule("businessDays: @24"), "schedule.businessDays: 24 is outside [-23,23]"),
+        (_in_schedule("businessDays: @24"), "schedule.businessDays: must be between -23 and 23; found 24"),
+        (
+            _in_schedule("maxAhead: @48"),
+            "schedule.maxAhead: must be a duration; found the number 48; add a unit: 48s, 48m, 48h or 48d",
+        ),
+        (
+            _in_schedule("after: [{pipeline: x, within: @7}]"),
+            "schedule.after[0].within: must be a duration; found the number 7; add a unit: 7s, 7m, 7h or 7d",
+        ),
+        (
+            _in_schedule("after: @{pipeline: x}"),
+            "schedule.after: must be a list; found a mapping; begin each item with `- `, or put the items in [ ]",
+        ),
+        (
+            _in_schedule("misfire: @last"),
+            (
+                "schedule.misfire: must be one of skip, latest, all, or a mapping with policy, maxLateness; "
+                'found the text "last"; did you mean `latest`?'
+            ),
+        ),
         (_in_schedule("misfire: @5"), "schedule.misfire: must be text or a mapping; found the number 5"),
         (
             _in_schedule("time: @':30'"),
@@ -121,7 +140,10 @@ def _in_job(text: str) -> str:
             HEAD + JOB + TRIGGER + "sla: {deadline: @25:99}\n",
             'sla.deadline: must be HH:MM or :MM; found the text "25:99"; hours 0 to 23, minutes 00 to 59, in quotes',
         ),
-        (HEAD + JOB + TRIGGER + "sla: {deadline: 8:00, dayOffset: @8}\n", "sla.dayOffset: 8 is outside [-7,7]"),
+        (
+            HEAD + JOB + TRIGGER + "sla: {deadline: 8:00, dayOffset: @8}\n",
+            "sla.dayOffset: must be between -7 and 7; found 8",
+        ),
         (
             HEAD + JOB + TRIGGER + "sla: {maxDuration: @1x}\n",
             'sla.maxDuration: the text "1x" is not a duration; for example 90m or 2h; 24h at most',
@@ -165,7 +187,7 @@ def _in_job(text: str) -> str:
         ),
         (
             _in_job("type: glue, config: {jobName: e}, jobPollWindowSeconds: @59"),
-            "job.jobPollWindowSeconds: 59 is outside [60,86400]; 0 stands for the default",
+            "job.jobPollWindowSeconds: must be between 60 and 86400, or 0 for the default; found 59",
         ),
         (
             _in_job("type: glue, config: {jobName: e}, maxRetries: @'3'"),
@@ -206,7 +228,8 @@ def test_a_problem_reads_as_one_line_that_editors_can_jump_to() -> None:
     [problem] = load(HEAD + JOB + TRIGGER + "validation: {trigger: SOME}").errors
 
     assert str(problem) == (
-        'orders.yaml:4:23: error: validation.trigger: must be one of ALL, ANY; found the text "SOME"'
+        "orders.yaml:4:23: error: validation.trigger: must be one of ALL, ANY, or a mapping with atLeast; "
+        'found the text "SOME"'
     )
 
 

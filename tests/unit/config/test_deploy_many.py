@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
-from worker.cli.commands.push import PipelineChange, PushStatus, write_all
+from worker.cli.commands.push import PipelineChange, PushStatus, show_stopped, write_all
 from worker.cli.terminal.console import Screen
 from worker.config.deploy import GROUP_BYTES_MAX, GROUP_MAX, GROUP_TRIES, GROUPS_AT_ONCE, deploy, deploy_many
 from worker.config.load import load_text
@@ -206,3 +206,14 @@ def test_only_a_terminal_shows_a_bar() -> None:
 
     assert "pushing" in shown[True]
     assert shown[False] == ""
+
+
+def test_a_push_that_fails_after_all_was_written_names_nothing_to_push_again() -> None:
+    err = io.StringIO()
+    changes = [PipelineChange(pipeline=each, status=PushStatus.NEW) for each in pipelines(2)]
+
+    show_stopped(
+        Screen(err=Console(file=err, width=10_000)), changes, {each.pipeline.id for each in changes}, as_json=False
+    )
+
+    assert err.getvalue() == "2 of 2 pipelines written; the workers notice them by themselves\n"

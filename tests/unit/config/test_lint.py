@@ -256,3 +256,42 @@ def test_a_post_run_rule_on_a_count_that_no_summary_has_is_most_likely_mistyped(
     [(path, message)] = warnings(text.replace("FIELD", "errors"))
     assert path == "postRun.rules[0].any[0].field"
     assert message == "`errors` is no count of a job's summary, so the rule never holds"
+
+
+PROBE = "probes: [{key: rates, type: command, config: {command: [cat, rates.json]}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        (
+            "validation: {rules: [{key: rate, check: exists}]}\n",
+            "a rule or trigger names `rate`: did you mean `rates`?",
+        ),
+        ("validation: {rules: [{key: other, check: exists}]}\n", "name it in a rule or trigger, or remove it"),
+        ("", "name it in a rule or trigger, or remove it"),
+    ],
+)
+def test_a_probe_that_nothing_reads(rules: str, hint: str) -> None:
+    [problem] = load_text(HEAD + JOB + TRIGGER + PROBE + rules, today=TODAY).warnings
+
+    assert (problem.path, problem.message) == ("probes[0].key", "no rule or trigger of this pipeline reads `rates`")
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "validation: {rules: [{any: [{key: a, check: exists}, {key: rates, check: passes}]}]}\n",
+        "postRun: {monitor: {for: 1h}, rules: [{key: rates, check: exists}]}\n",
+        "postRun: {match: prefix, rules: [{key: rat, check: exists}]}\n",
+    ],
+)
+def test_a_probe_that_a_rule_reads_gets_no_warning(reader: str) -> None:
+    assert warnings(HEAD + JOB + TRIGGER + PROBE + reader) == []
+
+
+def test_a_probe_that_a_trigger_reads_gets_no_warning() -> None:
+    always = PROBE.replace("type:", "run: always, type:")
+
+    assert warnings(f"{HEAD}{JOB}schedule: {{trigger: {{key: rates, check: exists}}}}\n{always}") == []

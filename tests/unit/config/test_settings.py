@@ -7,13 +7,12 @@ import pytest
 from consumers.streams.settle import OnFailure
 from worker.config import settings as settings_module
 from worker.config.environment import Setting
-from worker.config.lease_roles import DUTIES as BY_TABLE
+from worker.config.lease_roles import TABLE_ROLES as BY_TABLE
 from worker.config.roles import Role
 from worker.config.setting_values import FAILURE_POLICIES, FOLLOWED
 from worker.config.settings import (
     BUS,
     CHANGES,
-    DUTIES,
     HEARTBEAT_URL,
     HTTP_ALLOW,
     JOB_ENVIRONMENT,
@@ -31,6 +30,7 @@ from worker.config.settings import (
     PAGERDUTY_KEY,
     POLLS,
     REPEAT_ALERTS,
+    ROLES,
     SETTINGS,
     SLACK_CHANNEL,
     SLACK_TOKEN,
@@ -45,6 +45,7 @@ from worker.config.settings import (
     Settings,
     mistyped,
     read_settings,
+    renamed,
     without_effect,
 )
 from worker.config.store_setting import DEFAULT_STORE, STORE
@@ -92,18 +93,39 @@ def test_lists_are_separated_by_commas() -> None:
 
 
 def test_a_worker_without_a_word_does_everything() -> None:
-    assert read_settings({}).roles == read_settings({DUTIES: ""}).roles == frozenset(Role)
-    assert read_settings({DUTIES: "alerts, events"}).roles == {Role.ALERTS, Role.EVENTS}
+    assert read_settings({}).roles == read_settings({ROLES: ""}).roles == frozenset(Role)
+    assert read_settings({ROLES: "alerts, events"}).roles == {Role.ALERTS, Role.EVENTS}
 
 
-def test_a_duty_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_a_role_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(ConfigError, match="'enigne'; a role is one of engine, scheduler"):
-        read_settings({DUTIES: "enigne"})
+        read_settings({ROLES: "enigne"})
+
+
+def test_the_earlier_name_of_the_roles_is_still_read_and_named_as_such() -> None:
+    earlier = {"INTERLOCK_DUTIES": "alerts,events"}
+
+    assert read_settings(earlier).roles == {Role.ALERTS, Role.EVENTS}
+    assert renamed(earlier) == {"INTERLOCK_DUTIES": ROLES}
+    assert mistyped(earlier) == {}
+    with pytest.raises(ConfigError, match="INTERLOCK_DUTIES names 'enigne'"):
+        read_settings({"INTERLOCK_DUTIES": "enigne"})
+
+
+def test_both_names_of_a_setting_may_say_the_same_and_nothing_else() -> None:
+    same = {ROLES: "alerts,events", "INTERLOCK_DUTIES": "events, alerts"}
+
+    assert read_settings(same).roles == {Role.ALERTS, Role.EVENTS}
+    assert renamed(same) == {}
+    with pytest.raises(
+        ConfigError, match="INTERLOCK_ROLES is 'alerts' and INTERLOCK_DUTIES, its earlier name, is 'relay'"
+    ):
+        read_settings({ROLES: "alerts", "INTERLOCK_DUTIES": "relay"})
 
 
 def test_who_schedules_must_be_able_to_start() -> None:
     with pytest.raises(ConfigError, match="scheduler without engine"):
-        read_settings({DUTIES: "scheduler,relay"})
+        read_settings({ROLES: "scheduler,relay"})
 
 
 def test_metrics_in_the_log_are_asked_for_by_name() -> None:

@@ -40,6 +40,9 @@ OLD = {
     r"\bthe reference('s)?\b": "the Lambda edition",
     r"\bchores?\b": "periodic task",
     r"\bstray(s)?\b": "dead letter",
+    # "missed" is a run that does not exist.
+    r"\bmiss(ed|es)? (its |a |the |their )?deadlines?\b": "breached deadline",
+    r"\bdeadlines? (is |are |was |were )?missed\b": "breached deadline",
 }
 
 

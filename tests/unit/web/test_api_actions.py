@@ -292,6 +292,21 @@ async def test_a_form_is_not_an_action(world: WebWorld) -> None:
         response = await client.post(f"{API}/pipelines/orders/pause", data={"reason": "x"})
 
     assert problem(response) == (422, "invalid")
+    assert response.json()["detail"] == "body: must be a JSON object; send it with `Content-Type: application/json`"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"reson": "x"}', "body.reason: is required; body.reson: is not a key here"),
+        (b'{"reason": "x"', "body: is not JSON: Expecting ',' delimiter at character 14"),
+    ],
+)
+async def test_a_wrong_body_is_described_in_plain_words(world: WebWorld, body: bytes, detail: str) -> None:
+    async with world.client(OPERATOR, **{"Content-Type": "application/json"}) as client:
+        response = await client.post(f"{API}/pipelines/orders/pause", content=body)
+
+    assert response.json()["detail"] == detail
 
 
 async def test_an_action_on_what_does_not_exist_is_a_problem(world: WebWorld) -> None:

@@ -51,7 +51,7 @@ async def test_numbers_stay_exact(world: WebWorld) -> None:
 @pytest.mark.parametrize(
     ("path", "warning"),
     [
-        ("/orders/exprot", "nothing in orders looks at exprot; did you mean"),
+        ("/orders/exprot", "nothing in orders reads exprot; did you mean"),
         ("/order/export", "there is no pipeline order in the store; did you mean"),
         ("/orders/ready?period=2020-01-01", "ready#2020-01-01 will begin no run"),
     ],

@@ -66,7 +66,7 @@ async def test_a_waiting_run_says_why_it_waits_and_what_makes_it_run(world: Cons
     assert "orders-export.rows 950 at least 1000 orders-export#2027-03-22 05:58 CET" in text
     assert "rows=VALUE --period 2027-03-22" in text
     assert "interlock sensor put orders-daily customer-snapshot updatedAt=VALUE" in text
-    assert "SLA_BREACH missed its deadline at 06:00 CET event" in text
+    assert "SLA_BREACH breached its deadline at 06:00 CET event" in text
 
 
 async def test_a_failed_run_shows_its_three_attempts(world: ConsoleWorld) -> None:
@@ -143,6 +143,13 @@ async def test_what_does_not_exist_is_a_page_that_says_so(world: ConsoleWorld) -
         assert "To the overview" in response.text
 
 
+async def test_the_page_of_an_unknown_schedule_names_those_that_there_are(world: ConsoleWorld) -> None:
+    response = await world.get(f"/runs/orders-daily/nightly/{YESTERDAY}")
+
+    assert "pipeline orders-daily has no schedule nightly; it has stream" in response.text
+    assert "did you mean" not in response.text
+
+
 async def test_a_program_gets_a_problem_document_where_a_browser_gets_a_page(world: ConsoleWorld) -> None:
     async with world.browser(Accept="application/json") as client:
         response = await client.get("/nowhere")
@@ -156,6 +163,20 @@ async def test_a_pipeline_whose_configuration_cannot_be_used_shows_its_problems(
     assert "The deployed configuration is invalid" in await page(world, "/pipelines/broken")
     assert "the deployed configuration is invalid" in await page(world, f"/runs/broken/stream/{YESTERDAY}")
     assert "bad configuration" in await page(world, "/pipelines")
+
+
+DRY = """\
+pipeline: {id: dry}
+dryRun: true
+schedule: {trigger: {key: ready, check: exists}}
+job: {type: command, config: {command: load}}
+"""
+
+
+async def test_a_pipeline_in_dry_run_says_why_it_has_no_periods(world: ConsoleWorld) -> None:
+    await Pipelines(world.tables).put(PipelineId("dry"), DRY)
+
+    assert "A pipeline in dry run starts nothing" in await page(world, "/pipelines/dry")
 
 
 async def test_an_active_run_is_renewed_and_an_ended_one_is_not(world: ConsoleWorld) -> None:
@@ -239,13 +260,34 @@ async def test_events_are_listed_newest_first_and_by_kind(world: ConsoleWorld) -
     assert (await world.get("/events?show=nonsense")).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/events", "/alerts", "/pipelines/ledger-close"])
+async def test_a_message_does_not_repeat_the_run_that_its_row_names(world: ConsoleWorld, path: str) -> None:
+    event = Event(
+        id="last",
+        type=EventType.RETRY_EXHAUSTED,
+        at=world.clock.now(),
+        pipeline="ledger-close",
+        schedule="stream",
+        period=f"{YESTERDAY}",
+        message=f"ledger-close/stream/{YESTERDAY}: failed for good",
+    )
+    await world.tables.commit(event_write(event))
+
+    text = await page(world, path)
+
+    assert "failed for good" in text
+    assert "ledger-close/stream/" not in text
+
+
 async def test_workers_show_who_is_alive_and_who_is_silent(world: ConsoleWorld) -> None:
     assert "worker-1 ✓ alive" in await page(world, "/workers")
 
     world.clock.advance(timedelta(minutes=5))
     assert "worker-1 ! silent 5m 00s ago" in await page(world, "/workers")
     async with a_console_world() as empty:
-        assert "No worker is running" in await page(empty, "/workers")
+        assert (await page(empty, "/workers")).count("No worker is running") == 1
+        await page(empty, "/")  # reads the lists, so that the banner of every page knows it too
+        assert (await page(empty, "/workers")).count("No worker is running") == 1
 
 
 async def test_dead_letters_show_their_reason_and_how_to_replay_them(world: ConsoleWorld) -> None:
@@ -274,6 +316,15 @@ async def test_secrets_in_a_sensor_are_on_no_page_and_in_no_command(world: Conso
 
     assert [text for text in shown if "hunter2" in text] == []
     assert "interlock sensor put orders-daily orders-export" not in shown[0]
+
+
+async def test_a_sensor_without_a_time_says_that_none_was_reported(world: ConsoleWorld) -> None:
+    sensor, data = f"orders-export#{YESTERDAY}", {"status": "complete", "rows": 1200}
+    await Sensors(world.tables).put(PipelineId("orders-daily"), sensor, data)
+
+    assert "not reported" in await page(world, "/pipelines/orders-daily")
+    run = await page(world, f"/runs/orders-daily/stream/{YESTERDAY}")
+    assert f"orders-export.rows 1200 at least 1000 orders-export#{YESTERDAY} not reported" in run
 
 
 # --- hostile text -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from worker.store.repos.pipelines import Pipelines
 from worker.web.charts.period_grid import period_columns
 from worker.web.charts.run_charts import HEIGHT, duration_chart, ended_runs, ready_chart
 from worker.web.console.pipeline_page import clock_offset
-from worker.web.console.wording import deadline_badge
+from worker.web.console.wording import deadline_badge, took_of
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -174,6 +175,19 @@ def test_cadence_is_by_the_clock_of_the_zone_also_when_it_changes() -> None:
     assert cadence_of(found[:4], BERLIN, MORNING) is None
 
 
+def test_a_sensor_that_arrived_without_its_time_is_not_the_next_one_that_is_late() -> None:
+    found = [
+        (Period(datetime(2027, 3, day, tzinfo=UTC).date()), datetime(2027, 3, day, 5, 40, tzinfo=UTC))
+        for day in range(10, 20)
+    ]
+    noon = datetime(2027, 3, 20, 12, tzinfo=UTC)
+
+    cadence = cadence_of(found, UTC, noon, newest=noon.date())
+
+    assert cadence is not None
+    assert cadence.late_since is None
+
+
 def test_a_late_run_says_by_how_much() -> None:
     missed = DeadlineRecord(warning_at=None, breach_at=MORNING, verdict="breached")
 
@@ -182,7 +196,7 @@ def test_a_late_run_says_by_how_much() -> None:
 
     assert ended is not None
     assert open_still is not None
-    assert (ended.word, open_still.word) == ("20m late", "deadline missed")
+    assert (ended.word, open_still.word) == ("20m late", "deadline breached")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -253,3 +267,8 @@ async def test_a_chosen_theme_is_kept_and_leads_back() -> None:
         assert 'data-theme="light"' in missing.text
         assert (await browser.get("/theme?set=pink")).status_code == 404
         assert (await browser.get("/theme?set=dark&to=//evil.example")).headers["location"] == "/lock/"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.353, "0.4s"), (9.96, "10s"), (12.9, "12s"), (185, "3m 05s")])
+def test_how_long_a_job_took_is_not_nothing_if_it_was_short(seconds: float, shown: str) -> None:
+    assert took_of(seconds) == shown

@@ -125,7 +125,7 @@ async def test_alerts_have_one_line_for_each_run(world: ConsoleWorld) -> None:
 
     shown = await text(world, "/alerts")
     assert "! not answered yet : the last check was sent 06:10 UTC" in shown
-    assert "orders-daily 2027-03-22 ◆ breached 04:15 UTC SLA_WARNING 05:00 UTC missed its deadline" in shown
+    assert "orders-daily 2027-03-22 ◆ breached 04:15 UTC SLA_WARNING 05:00 UTC breached its deadline" in shown
     assert "2 alerts" in shown
 
     await path.acknowledge("p1", MORNING)

@@ -12,7 +12,7 @@ from worker.core.errors import ConfigError
 from worker.web.addresses import Address
 from worker.web.asgi import Receive, Scope, Send, respond
 from worker.web.guard import WebLimits
-from worker.web.server import HEAD_BYTES_MAX, WebServer
+from worker.web.server import HEAD_BYTES_MAX, UNREAD_BYTES_MAX, WebServer
 
 HERE = Address("127.0.0.1", 0)
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -125,6 +125,52 @@ async def test_a_body_that_turns_out_too_large_is_refused() -> None:
         status, body = await exchange(address, head + b"14\r\n" + b"x" * 20 + b"\r\n", is_whole=True)
 
     assert (status, kind_of(body)) == (413, "too-large")
+
+
+ANSWERED_UNREAD = [
+    b"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"POST /api/v1/sensors/orders/landing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+]
+
+
+async def send_chunks(writer: asyncio.StreamWriter, size: int) -> None:
+    for _ in range(size // 0x10000):
+        writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        await writer.drain()
+
+
+@pytest.mark.parametrize("head", ANSWERED_UNREAD)
+async def test_a_body_without_end_is_not_read_once_its_request_is_answered(head: bytes) -> None:
+    """Nobody needs a token for that, and all of it would pass through the worker's loop."""
+    async with served() as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(head)
+        await reader.readuntil(b"\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            await send_chunks(writer, 100 * UNREAD_BYTES_MAX)
+
+        writer.close()
+
+
+@pytest.mark.parametrize("head", ANSWERED_UNREAD)
+async def test_the_rest_of_a_body_whose_request_is_answered_is_not_waited_for(head: bytes) -> None:
+    async with served(head_s=0.05) as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(head)
+
+        assert (await reader.read()).startswith(b"HTTP/1.1 ")  # and then its end
+        writer.close()
+
+
+async def test_a_connection_is_kept_after_the_body_of_a_refused_request() -> None:
+    async with served() as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(ANSWERED_UNREAD[1])
+        assert b" 401 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"3\r\nabc\r\n0\r\n\r\n" + GET)
+
+        await reader.readuntil(b"HTTP/1.1 200 OK")
+        writer.close()
 
 
 async def test_a_thousand_connections_at_once_are_all_answered() -> None:

@@ -25,6 +25,7 @@ from worker.config.settings import (
     Settings,
     mistyped,
     read_settings,
+    renamed,
     without_effect,
 )
 from worker.config.store_setting import GROUP
@@ -124,11 +125,13 @@ async def _at_work(
 
 
 def _look_at_settings(settings: Settings, *, is_aws: bool) -> Iterator[Diagnosis]:
-    yield fine("settings", "duties", ", ".join(sorted(settings.roles)))
+    yield fine("settings", "roles", ", ".join(sorted(settings.roles)))
     for name, meant in mistyped(os.environ).items():
         yield doubtful(
             "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
         )
+    for old, new in renamed(os.environ).items():
+        yield doubtful("settings", old, f"is the earlier name of {new}", f"rename it to {new}")
     for name, why in without_effect(settings, is_aws=is_aws):
         yield doubtful("settings", name, f"is set and has no effect: {why}", "leave it out, or set what it needs")
     for name, read in _readings(settings):

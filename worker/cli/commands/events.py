@@ -116,10 +116,7 @@ def is_bad_news(event: Event) -> bool:
 
 
 def row_of(event: Event) -> tuple[str, str, str]:
-    about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
-    # Interlock's messages begin with the run; messages of foreign events do not.
-    message = event.message or about
-    return shown_time(event.at), shown_type(event.type), message if about in message else f"{about}: {message}"
+    return shown_time(event.at), shown_type(event.type), event.named_sentence
 
 
 def record_of(event: Event) -> dict[str, Json]:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
 
 import typer
 
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedules, read_period
+from worker.cli.terminal.arguments import PeriodMaybe, PipelineArgument, ScheduleOption, chosen_schedules, read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.recent_periods import why_shown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
@@ -29,9 +29,6 @@ from worker.store.repos.readiness import ReadinessRows
 from worker.store.table import Tables
 
 STYLES = {GateStatus.OPEN: "green", GateStatus.CLOSED: "red", GateStatus.UNKNOWN: "yellow"}
-
-
-OTHERS_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +84,6 @@ async def explain_each(tables: Tables, version: Version, asked: ExplainQuery, no
         stored = await ReadinessRows(tables).load(asked.pipeline, schedule.id)
         explained.append(Explained(explanation, present, compare_readiness(explanation, stored)))
     return explained
-
-
-def why_shown(present: DefaultRun) -> str:
-    """Return which run is shown if the user gave no period."""
-    if not present.is_active:
-        return f"No period given and no run is active; showing the last that ran or was expected, {present.period}."
-    if not present.others:
-        return f"No period given; showing the active run, {present.period}."
-    number = len(present.others)
-    named = ", ".join(str(period) for period in present.others[:OTHERS_NAMED_MAX])
-    more = f" and {number - OTHERS_NAMED_MAX:,} more" if number > OTHERS_NAMED_MAX else ""
-    return f"No period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}."
 
 
 def _named(asked: ExplainQuery, now: datetime) -> RunKey:
@@ -160,10 +145,6 @@ Examples:
   interlock explain orders-daily 2026-03-03 --json | jq .needed
 
 {EXIT_CODES}"""
-
-PeriodMaybe = Annotated[
-    str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
-]
 
 
 def query_of(pipeline: str, period: str | None, schedule: str | None) -> ExplainQuery:

@@ -4,15 +4,16 @@ from datetime import datetime
 
 import typer
 
-from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why_shown
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
+from worker.cli.commands.explain import ExplainQuery, query_of
+from worker.cli.terminal.arguments import PeriodMaybe, PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.recent_periods import why_shown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure
 from worker.core.model.ids import ScheduleId
 from worker.core.model.keys import RunKey
-from worker.core.model.run_names import shown_run
+from worker.core.model.run_names import shown_key, shown_run
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
@@ -73,7 +74,9 @@ async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunK
 
 def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
     show_failure(
-        screen, f"nothing is recorded about {key}", f"`interlock explain {key.pipeline} {key.period}` shows why"
+        screen,
+        f"nothing is recorded about {shown_key(key)}",
+        f"`interlock explain {key.pipeline} {key.period}` shows why",
     )
     return Exit.WRONG
 

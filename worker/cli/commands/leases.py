@@ -53,10 +53,10 @@ def _absence(view: GroupView, now: datetime) -> str | None:
 
 def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: datetime) -> None:
     for session in view.sessions:
-        duties = f", roles: {', '.join(sorted(session.duties))}" if session.duties else ""
+        roles = f", roles: {', '.join(sorted(session.roles))}" if session.roles else ""
         held = counted(view.held_by(session.id), "lease")
         heard = f", last heartbeat {_age(now - session.heard_at)} ago" if session.heard_at else ""
-        screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
+        screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{roles}")
     if absence := _absence(view, now):
         screen.line(f"{absence}. Start one with `interlock run`.", style="red")
     for each in shown:

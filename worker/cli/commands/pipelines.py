@@ -17,7 +17,7 @@ from worker.cli.terminal.files import Sources
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
-from worker.config.deploy import withdraw
+from worker.config.deploy import is_withdrawn_halfway, withdraw
 from worker.config.load import Loaded, load_text
 from worker.config.render import config_hash, to_mapping, to_yaml
 from worker.config.versions import PipelineVersions, Unusable
@@ -155,7 +155,8 @@ async def run_remove(
 ) -> int:
     """Remove a configuration from the store; its runs, events, sensors and earlier versions stay."""
     async with access.tables() as tables:
-        if await Pipelines(tables).get(pipeline) is None:
+        is_deployed = await Pipelines(tables).get(pipeline) is not None
+        if not is_deployed and not await is_withdrawn_halfway(tables, pipeline):
             return await say_unknown(screen, tables, pipeline)
         below = await _downstreams(tables, access.clock, pipeline)
         waits = f" {_named(below)} will wait for it." if below else ""

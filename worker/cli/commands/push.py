@@ -200,8 +200,10 @@ def show_stopped(
             is_written = change.pipeline.id in written
             screen.record({"type": "pushed", "id": change.pipeline.id, "written": is_written})
     named = ", ".join(left[:NAMED_MAX]) + (f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else "")
+    # All may be written and the store fail afterwards: workers then find the changes in the feed.
+    rest = f"not confirmed: {named}; push again to continue" if left else "the workers notice them by themselves"
     screen.remark(
-        f"{len(written)} of {counted(len(wanted), 'pipeline')} written; not confirmed: {named}; push again to continue",
+        f"{len(written)} of {counted(len(wanted), 'pipeline')} written; {rest}",
         style="red",
     )
 

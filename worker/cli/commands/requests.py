@@ -107,8 +107,8 @@ async def run_replay(
 ) -> int:
     """Request a rerun for each period.
 
-    If a commit fails, the earlier ones stay. It is safe to repeat the command. With `wish.is_followed`, the runs below
-    are shown first; they follow by themselves, each once its upstreams are complete.
+    If a commit fails, the earlier ones stay, and the error says from which period to continue. With `wish.is_followed`,
+    the runs below are shown first; they follow by themselves, each once its upstreams are complete.
     """
 
     async def ask(asking: RunRequests, version: Version) -> int:
@@ -280,6 +280,9 @@ REPLAY_HELP = f"""Request reruns over a range of periods, outside the budgets.
 The periods are those that the schedule expects, or every day or hour if it expects none; excluded and future periods \
 are left out. Runs that never started are created. At most 1,000 periods at a time. Pipelines that run after this one \
 rerun within their budgets; with --downstream, outside them.
+
+If the command is interrupted, `interlock replays list` shows which periods it requested. Continue after them: a \
+period that is requested twice may run twice.
 
 \b
 Examples:

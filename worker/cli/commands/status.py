@@ -12,8 +12,9 @@ status_app = typer.Typer()
 
 STATUS_HELP = f"""Show active and recent runs, failures first.
 
-A run is waiting, paused, starting, running, stopping, completed, failed, cancelled or a dry run. Without PIPELINE: \
-all active runs, and those that ended in the last days. With it: the latest periods of its schedules.
+A run is waiting, paused, starting, running, stopping, completed, failed, cancelled, missed or a dry run. Without \
+PIPELINE: all active runs, and those that ended in the last days. With it: the latest periods of its schedules. A \
+missed run was expected in the last days, was reported by the watchdog, and still does not exist.
 
 \b
 Examples:

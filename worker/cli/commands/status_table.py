@@ -26,6 +26,7 @@ REFRESH_S = 2.0
 RAISE_LIMIT = "raise --limit"
 STYLES = {
     Rank.FAILED: "red",
+    Rank.MISSED: "red",
     Rank.UNREADABLE: "red",
     Rank.ACTIVE: "",
     Rank.REHEARSED: "dim",
@@ -34,6 +35,7 @@ STYLES = {
 }
 WORDS = {
     Rank.FAILED: "failed",
+    Rank.MISSED: "missed",
     Rank.UNREADABLE: "unreadable",
     Rank.ACTIVE: "active",
     Rank.REHEARSED: "in dry run",
@@ -41,7 +43,7 @@ WORDS = {
     Rank.DONE: "completed",
 }
 HEADINGS = ("run", "status", "for", "attempt", "deadline", "waits for, or why it ended")
-VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
+VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "breached", Verdict.WAIVED: "waived"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> Run
     if request.pipeline is None:
         return await boards.of_all(now, days=request.days, limit=request.limit)
     version = await version_of(tables, request.pipeline)
-    return None if version is None else await boards.of_pipeline(version, now, limit=request.limit)
+    return None if version is None else await boards.of_pipeline(version, now, days=request.days, limit=request.limit)
 
 
 async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -> int:

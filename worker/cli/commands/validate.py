@@ -64,7 +64,8 @@ def address_check(environment: Mapping[str, str]) -> Forbids:
         try:
             policy.check_host(host)
         except AddressRefused as refused:
-            return f"{refused}, and here"  # the machine that checks files need not have the worker's settings
+            # The machine that checks files need not have the worker's settings.
+            return f"{refused}, and set the same variable for this command"
         return None
 
     return forbids

@@ -111,7 +111,7 @@ async def list_checks(screen: Screen, at: StoreAccess, *, as_json: bool) -> int:
     if not states:
         screen.remark("No worker has stored its checks. Start one with `interlock run`; it does so within 2 minutes.")
         return Exit.PROBLEMS
-    show_checks(screen, states, as_json=as_json or not screen.out.is_terminal)
+    show_checks(screen, states, as_json=as_json)
     return Exit.DONE
 
 
@@ -212,7 +212,7 @@ def run(
 
 LIST_HELP = f"""List the checks with their interval, last and next run.
 
-The worker that holds the scheduler's lease stores them once a minute. On a pipe, each is a line of JSON.
+The worker that holds the scheduler's lease stores them once a minute.
 
 {EXIT_CODES}"""
 

@@ -46,10 +46,10 @@ class Play:
             ("a start", self._told(BRONZE, self.first, EventType.JOB_COMPLETED), "waited for its rows, then ran"),
             ("a warning", self._told(GOLD, self.day, EventType.RELATIVE_SLA_WARNING), "before its deadline"),
             ("a retry", self._told(SILVER, self.second, EventType.JOB_FAILED), "failed, and succeeded in attempt 2"),
-            ("in time", self._told(GOLD, self.day, EventType.SLA_MET), "met its deadline"),
+            ("a deadline", self._told(GOLD, self.day, EventType.SLA_MET), "met its deadline"),
             ("late data", self._told(BRONZE, self.first, EventType.LATE_DATA_ARRIVAL), "ran again"),
-            ("an upstream", self._told(SILVER, self.first, EventType.RERUN_ACCEPTED), "ran again after bronze"),
-            ("an upstream", self._told(GOLD, self.day, EventType.RERUN_ACCEPTED), "ran again after silver"),
+            ("a rerun", self._told(SILVER, self.first, EventType.RERUN_ACCEPTED), "ran again after bronze"),
+            ("a rerun", self._told(GOLD, self.day, EventType.RERUN_ACCEPTED), "ran again after silver"),
             ("a dry run", self._told(NEXT, self.day, EventType.DRY_RUN_WOULD_TRIGGER), "recorded what it would start"),
         )
 

@@ -39,11 +39,11 @@ from worker.runtime.logs import configure_logs
 from worker.store.url import RedisPlace, SqlitePlace, locate, without_secrets
 from worker.web.addresses import DEFAULT_LISTEN
 
-INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and watches on afterwards.
+INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and goes on watching.
 
 A shop's orders come in by the hour. Three pipelines make a small lake of them, each with a real program as its job:
 bronze-orders and silver-orders every hour, gold-orders every day. This demo plays the shop: it writes files and
-reports them by sensors. All the rest is the worker's doing, the one that `interlock run` starts.
+reports them by sensors. Everything else is done by an ordinary worker, as `interlock run` starts it.
 """
 
 
@@ -155,7 +155,8 @@ async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
     async with access.tables() as tables:
         runs = await write_history(tables, access.clock.now())
     screen.line(
-        f"\n{runs} runs of the last {DAYS} days are made up, so that there is something to look at.", style="dim"
+        f"\n{runs} invented runs of the last {DAYS} days are added, so that the lists and charts have a past.",
+        style="dim",
     )
 
 

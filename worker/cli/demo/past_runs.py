@@ -23,6 +23,7 @@ DAYS: Final = 30
 SENSOR_DAYS: Final = 14  # older ones would only fill the list
 HOURS: Final = 48
 PLAYED_HOURS: Final = 3  # of yesterday: those that the demo plays
+INSTANT: Final = timedelta(milliseconds=100)
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
 _TEMPORARY: Final = "exit code 75: the bank does not answer"
@@ -200,8 +201,8 @@ def _waiting(pipeline: PastPipeline, now: datetime) -> PastRun:
         "updatedAt": format_rfc3339(arrived.replace(microsecond=0)),
     }
     events = [
-        _event(key, due - 45 * MINUTE, EventType.RELATIVE_SLA_WARNING, "may miss its deadline"),
-        _event(key, due, EventType.RELATIVE_SLA_BREACH, "missed its deadline"),
+        _event(key, due - 45 * MINUTE, EventType.RELATIVE_SLA_WARNING, "may breach its deadline"),
+        _event(key, due, EventType.RELATIVE_SLA_BREACH, "breached its deadline"),
     ]
     return PastRun(run=run, watch=watch, events=events, data=data, sensor=pipeline.sensor)
 
@@ -298,13 +299,14 @@ def _story(run: Run) -> Iterator[Event]:
         yield _event(run.key, run.since, EventType.JOB_COMPLETED, message, run.attempt)
         return
     message = f"the job of attempt {run.attempt} failed: {run.reason}"
-    yield _event(run.key, run.since, EventType.JOB_FAILED, message, run.attempt)
+    yield _event(run.key, run.since - INSTANT, EventType.JOB_FAILED, message, run.attempt)
     yield _event(run.key, run.since, EventType.RETRY_EXHAUSTED, f"failed: {run.reason}", run.attempt)
 
 
 def _started(key: RunKey, attempt: int, at: datetime) -> Iterator[Event]:
     if attempt == 1:
-        yield _event(key, at, EventType.VALIDATION_PASSED, "all rules hold", attempt)
+        # Lists order events by time: of two at the same time, either could be first.
+        yield _event(key, at - INSTANT, EventType.VALIDATION_PASSED, "all rules hold", attempt)
     yield _event(key, at, EventType.JOB_TRIGGERED, f"the job of attempt {attempt} was started", attempt)
 
 
@@ -315,7 +317,7 @@ def _verdict(watch: SlaWatch | None) -> Iterator[Event]:
         yield _event(watch.key, watch.since, EventType.SLA_MET, "was done in time")
     elif watch.verdict is Verdict.BREACHED:
         kind = EventType.SLA_BREACH if watch.arrived_at is None else EventType.RELATIVE_SLA_BREACH
-        yield _event(watch.key, watch.breach_at or watch.since, kind, "missed its deadline")
+        yield _event(watch.key, watch.breach_at or watch.since, kind, "breached its deadline")
 
 
 def _event(key: RunKey, at: datetime, event_type: EventType, message: str, attempt: int | None = None) -> Event:

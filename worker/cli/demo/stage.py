@@ -12,12 +12,12 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.run_streams import STYLES
 from worker.cli.terminal.store_session import StoreAccess
 from worker.config.store_setting import GROUP
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, in_order
 from worker.core.model.ids import STREAM_SCHEDULE, PipelineId
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State
-from worker.operations.runs.events import EventReader, in_order
+from worker.operations.runs.events import EventReader
 from worker.store.repos.leases import Leases
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors

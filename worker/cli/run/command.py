@@ -5,10 +5,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ from worker.cli.terminal.store_access import RUN_EXIT_CODES, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess, exit_code, show_error, show_surprise
 from worker.config.load import Directory
 from worker.config.roles import Role
-from worker.config.settings import SHADOW, Settings, read_settings
+from worker.config.settings import SHADOW, Settings, read_settings, renamed
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
 from worker.runtime.line_writer import LineWriter
@@ -108,6 +109,8 @@ def _configure_logs(streams: RunStreams, clock: Clock, request: RunOptions) -> N
 
 async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) -> int:
     screen, settings = streams.screen, read_settings(os.environ, store=access.url)
+    for old, new in renamed(os.environ).items():
+        _log.warning("setting.renamed", setting=old, instead=new)
     for_people = request.format.is_text(streams.out)
     # Where programs read the log, every line of it is JSON, and the log's own events say the same.
     remark = screen.remark if request.format.is_text(streams.log) else _unsaid
@@ -124,7 +127,9 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
             return Exit.PROBLEMS
         if watch is not None:
             watch.note_pushed(pushed)
-    await _introduce(remark, access, settings)
+    introduction = await _introduction(access, settings)
+    if watch is not None:
+        introduction.append("watching the pipeline files: a change is in force within seconds")
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
     from worker.app.embedded import Options  # noqa: PLC0415
@@ -139,9 +144,14 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
         log_lines_lost=lambda: streams.log.lost,
         show_line=streams.show_line(screen) if for_people else None,
     )
-    if watch is not None:
-        remark("watching the pipeline files: a change is in force within seconds")
-    return await _work(make_worker(options, access.clock), streams, watch, for_people=for_people)
+    worker = make_worker(options, access.clock)
+    worker.when_begun(partial(_say_all, remark, introduction))
+    return await _work(worker, streams, watch, for_people=for_people)
+
+
+def _say_all(remark: Callable[[str], None], lines: Sequence[str]) -> None:
+    for line in lines:
+        remark(line)
 
 
 def _unsaid(_: str) -> None:
@@ -167,21 +177,21 @@ async def _push(
     return found
 
 
-async def _introduce(remark: Callable[[str], None], access: StoreAccess, settings: Settings) -> None:
+async def _introduction(access: StoreAccess, settings: Settings) -> list[str]:
+    """Return what to say once the worker has begun."""
     if settings.shadow:
-        remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
-        return
+        return [f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C"]
     if Role.ENGINE not in settings.roles:
         # A worker whose roles do not need pipelines may lack the right to list them.
-        duties = ", ".join(sorted(settings.roles))
-        remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
-        return
+        roles = ", ".join(sorted(settings.roles))
+        return [f"working on {access.admin.place} for {roles} alone; stop with Ctrl-C"]
     async with access.tables() as tables:
         count = len([stored async for stored in Pipelines(tables).list()])
-    remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
+    said = [f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C"]
     if not count:
         _log.info("pipelines.none", store=access.admin.place)
-        remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
+        said.append("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
+    return said
 
 
 async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | None, *, for_people: bool) -> int:
@@ -199,6 +209,7 @@ async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | No
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_to_its_end(worker, streams.screen), name="worker")
         on_signal = _stopping(worker, working, say)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # the process that started this one may block them
         for number in _stop_signals():
             loop.add_signal_handler(number, on_signal)
         streams.on_broken(lambda: _soon(loop, worker.stop_once))
@@ -210,6 +221,7 @@ async def _work(worker: "Worker", streams: RunStreams, watch: PipelineWatch | No
                 watching.cancel()
             for number in _stop_signals():
                 loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_IGN)  # it has ended: a late signal must not change its exit code
     if not working.cancelled() and working.result() == Exit.DONE:
         say("stopped; jobs that run continue, and the next worker follows them")
     return Exit.LATER if working.cancelled() else working.result()

@@ -77,6 +77,9 @@ def today(context: typer.Context) -> date:
 
 PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
 
+PeriodMaybe = Annotated[
+    str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
+]
 ScheduleOption = Annotated[
     str | None, typer.Option("--schedule", metavar="ID", help="Which schedule, where there are several.")
 ]

@@ -98,6 +98,8 @@ def usage_sentence(error: TyperException) -> str:
     if meant:
         return f"{what}; did you mean {meant.rstrip(')?')}?"
     context: Private = getattr(error, "ctx", None)
+    if what.startswith("no such command") and context is not None and context.parent is not None:
+        return f"{what}; `{context.command_path}` has: {', '.join(context.command.commands)}"
     return what if "; " in what or context is None else f"{what}; see `{context.command_path} --help`"
 
 

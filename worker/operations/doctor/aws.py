@@ -34,21 +34,21 @@ class Cloud:
 
         Without usable credentials the checks end, because no other call can succeed.
         """
-        duties, aws = self.settings.roles, self.settings.aws
+        roles, aws = self.settings.roles, self.settings.aws
         try:
             async for found in self._identity():
                 yield found
         except Unauthenticated as trouble:
             yield _nobody(trouble)
             return
-        for probe in table_probes(self.names, duties):
+        for probe in table_probes(self.names, roles):
             yield await ask(self.calls, probe)
-        for table in followed_tables(duties):
+        for table in followed_tables(roles):
             yield await StreamLook(self.calls, self.names[table]).diagnose()
-        if Role.RELAY in duties:
+        if Role.RELAY in roles:
             async for found in BusLook(calls=self.calls, bus=aws.bus, told=self.told).diagnose():
                 yield found
-        for name, address in queues(aws, duties).items():
+        for name, address in queues(aws, roles).items():
             async for found in look_at_queue(self.calls, name, address):
                 yield found
         for secret in _alert_secrets(self.settings.alerts):

@@ -62,14 +62,14 @@ class PermissionProbe:
     refusals: frozenset[str] = frozenset()
 
 
-def table_probes(names: TableNames, duties: frozenset[Role]) -> Iterator[PermissionProbe]:
+def table_probes(names: TableNames, roles: frozenset[Role]) -> Iterator[PermissionProbe]:
     """Yield the probes of tables: for the group's rows in any role, for rows of pipelines by role."""
     yield from _row_probes(names[TableName.CONTROL], OF_GROUP, {*_READS, *_WRITES})
     for table in TableName:
-        wanted = {operation for duty in duties for operation in _ROWS.get(duty, {}).get(table, ())}
+        wanted = {operation for role in roles for operation in _ROWS.get(role, {}).get(table, ())}
         yield from _row_probes(names[table], OF_PIPELINES, wanted)
     for index in INDEXES:
-        if any(index in _INDEXES.get(duty, ()) for duty in duties):
+        if any(index in _INDEXES.get(role, ()) for role in roles):
             yield _index_probe(names[index.table], index)
 
 
@@ -136,15 +136,15 @@ def _nothing_set() -> dict[str, Any]:
     return {"UpdateExpression": "SET looked = :yes", "ExpressionAttributeValues": {":yes": {"BOOL": True}}}
 
 
-def followed_tables(duties: frozenset[Role]) -> list[TableName]:
+def followed_tables(roles: frozenset[Role]) -> list[TableName]:
     """Return the tables whose streams a worker with these roles reads."""
-    return [table for table, duty in _WHO_READS.items() if duty in duties]
+    return [table for table, role in _WHO_READS.items() if role in roles]
 
 
-def queues(aws: AwsSettings, duties: frozenset[Role]) -> dict[str, str]:
+def queues(aws: AwsSettings, roles: frozenset[Role]) -> dict[str, str]:
     """Return the queues that a worker with these roles reads: addresses by name, "" if none is set."""
     given = {Role.ALERTS: aws.alerts_queue, Role.EVENTS: aws.events_queue, Role.SENSORS: aws.sensors_queue}
-    return {duty.value: address for duty, address in given.items() if duty in duties}
+    return {role.value: address for role, address in given.items() if role in roles}
 
 
 def queue_probes(name: str, address: str) -> Iterator[PermissionProbe]:

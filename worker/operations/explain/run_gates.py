@@ -227,7 +227,7 @@ def _of_deadline(watch: SlaWatch, sight: RunSnapshot) -> str:
         case Verdict.MET:
             return f"met: due by {due}, decided at {since}"
         case Verdict.BREACHED:
-            return f"missed: due by {due}{why}"
+            return f"a breached deadline blocks nothing; it was due by {due}{why}"
         case Verdict.WAIVED:
             return f"waived at {since}{why}"
 

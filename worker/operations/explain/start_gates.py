@@ -1,6 +1,7 @@
 """Explains the gates before a run exists: configuration, schedule, calendar, pause and trigger."""
 
-from datetime import date, datetime, timedelta
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 
 from worker.core.model.calendars import reason_excluded
 from worker.core.model.pipeline import Match, Schedule, Undated, local_date
@@ -87,11 +88,14 @@ def _by_cron(sight: RunSnapshot, expected: ExpectedRun | None) -> GateFinding:
             f"{begun_by}, and never for {sight.key.period}{_next(sight.schedule, sight.now)}",
             _rerun(sight),
         )
+    at = moment(expected.at, zone)
+    if expected.excluded is not None:
+        # The calendar is what blocks it, and says so: to wait for this time alone would be in vain.
+        return is_open(Gate.SCHEDULE, f"{begun_by}; the time of this period is {at}")
     if expected.at > sight.now:
-        at = moment(expected.at, zone)
         return is_closed(Gate.SCHEDULE, f"{begun_by} at {at}", f"wait until {at}")
     reason = why_not_begun(expected.at, sight.timing, sight.now) if sight.timing else "the reason was not recorded"
-    came = f"{begun_by}; it was due at {moment(expected.at, zone)}, but no run started: {reason}"
+    came = f"{begun_by}; it was due at {at}, but no run started: {reason}"
     return is_unknown(Gate.SCHEDULE, f"{came}{_next(sight.schedule, sight.now)}", _rerun(sight))
 
 
@@ -133,12 +137,28 @@ def calendar(sight: RunSnapshot) -> GateFinding:
         return is_open(Gate.CALENDAR, f"{day} is not excluded")
     later = _next_included(sight.schedule, day)
     instead = f", or take {later}, the next date that runs" if later else ""
-    return is_closed(
-        Gate.CALENDAR, f"{day} is excluded: {reason}", f"take {day} out of the exclusions and push{instead}"
-    )
+    change = f"take {day} out of the exclusions and push{instead}"
+    return is_closed(Gate.CALENDAR, f"{day} is excluded: {reason}", change, *_start_by_cron(sight))
+
+
+def _start_by_cron(sight: RunSnapshot) -> Iterator[str]:
+    """Yield what starts a period that only cron starts, once its date is no longer excluded."""
+    if sight.run is not None or not sight.schedule.starts_by_cron or sight.schedule.starts_by_trigger:
+        return
+    expected = expected_run(sight.schedule, sight)
+    if expected is not None and expected.at is not None:
+        is_ahead = expected.at > sight.now
+        yield f"wait until {moment(expected.at, sight.schedule.zone)}" if is_ahead else _rerun(sight)
 
 
 def _next_included(schedule: Schedule, day: date) -> date | None:
+    """Return the next date for which a run may start; None if there is none soon."""
+    if schedule.cron is not None or schedule.include_dates:
+        tomorrow = reached_at(datetime.combine(day + timedelta(days=1), time()), schedule.zone)
+        coming = (run for run in expected_runs(schedule, tomorrow, tomorrow + LOOK_AHEAD) if run.excluded is None)
+        dates = (local_date(run.period, schedule) for run in coming)
+        # A cron at several hours names the hour before: its first period after midnight is still of the excluded day.
+        return next((later for later in dates if later > day), None)
     days = (day + timedelta(days=number) for number in range(1, min(DAYS_TRIED_MAX, (LAST_DATE - day).days + 1)))
     return next((later for later in days if reason_excluded(schedule.exclusion, later) is None), None)
 

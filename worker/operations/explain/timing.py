@@ -1,10 +1,9 @@
 """Explains why no run started at a cron time, from the rows that the scheduler wrote."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from worker.core.schedule.due import ON_TIME, ScheduleKey
-from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.deployments import Deployed, Deployments
 from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
 from worker.store.table import Tables
@@ -35,7 +34,7 @@ def why_not_begun(at: datetime, timing: ScheduleTiming, now: datetime) -> str:
     if deployed is None:
         return NOT_ACCEPTED
     if at <= deployed.since:
-        return f"the pipeline was deployed later, at {format_rfc3339(deployed.since)}"
+        return f"the pipeline was deployed later, at {deployed.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if mark is not None and mark.passed is not None and mark.passed.first <= at <= mark.passed.last:
         return mark.passed.reason
     if mark is not None and at <= mark.considered:

@@ -14,7 +14,7 @@ from worker.core.model.pipeline import Schedule
 from worker.core.model.values import Json
 from worker.core.run.state import PATH_MAX, Run
 from worker.core.schedule.period_range import grain_of
-from worker.core.time.durations import rounded_duration
+from worker.core.time.durations import rounded_duration, shown_record_duration
 from worker.core.time.periods import Granularity, Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.dependency_index import DependencyIndex
@@ -35,6 +35,11 @@ class LineageRun:
     status: str
     duration: str = ""
     deadline: str = ""
+
+    @property
+    def took(self) -> str:
+        """Return its duration for people."""
+        return shown_record_duration(self.duration)
 
     @property
     def record(self) -> dict[str, Json]:
@@ -58,7 +63,7 @@ class LineageNode:
         """Return how far the runs are: the word for one, or counts for several; "" without a period."""
         if len(self.runs) == 1:
             run = self.runs[0]
-            took = f" in {run.duration}" if run.duration else ""
+            took = f" in {run.took}" if run.duration else ""
             due = f", due {run.deadline}" if run.deadline else ""
             return f"{run.key.period} {run.status}{took}{due}"
         counts = {word: [run.status for run in self.runs].count(word) for word in dict.fromkeys(_words(self.runs))}

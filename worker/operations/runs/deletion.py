@@ -109,7 +109,7 @@ class RunDeletion:
         now = self._clock.now()
         run, deletion = await self._runs.load(key), await self._deletions.load(key)
         if run is None and deletion is None:
-            return None
+            return await self._finish_forgotten(key, wanted)
         if isinstance(run, ForeignRun):
             raise CannotDelete(f"the row of {key} belongs to another system; delete it there")
         rows = 0
@@ -128,6 +128,18 @@ class RunDeletion:
             history=await self._delete_history(key) if wanted.with_history else 0,
             is_forgotten=wanted.forget,
             is_dry=self._is_rehearsed,
+        )
+
+    async def _finish_forgotten(self, key: RunKey, wanted: DeletionSpec) -> DeletionOutcome | None:
+        """Delete the history that an interrupted deletion left; None if there is none of such a run.
+
+        A forgotten run leaves no row that tells it from one that never existed.
+        """
+        history = await self._delete_history(key) if wanted.with_history else 0
+        if not history:
+            return None
+        return DeletionOutcome(
+            key=key, was_deleted=True, rows=0, history=history, is_forgotten=True, is_dry=self._is_rehearsed
         )
 
     async def _commit(self, writes: list[Write]) -> None:

@@ -1,12 +1,11 @@
 """Reads events as they arrive: of one pipeline from its partition, of all from the type index."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
 
 from worker.core.errors import Rejected
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, in_order
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events
 from worker.store.table import Tables
@@ -14,8 +13,6 @@ from worker.store.tail import LOOK_BACK, Tail
 
 PAGE = 1000
 READ_MAX = 100_000
-# All events of one decision have the same time; the types are declared in the order of a run's states.
-_ORDER: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
 
 
 class EventReader:
@@ -79,18 +76,6 @@ class EventReader:
     def _bound(self, number: int) -> None:
         if number > self._read_max:
             raise Rejected(f"there are more than {self._read_max:,} events in that time; {self._advice}")
-
-
-def in_order(events: Iterable[Event]) -> list[Event]:
-    """Sort oldest first; events of one time in the order in which the run caused them."""
-    return sorted(
-        events, key=lambda event: (event.at, event.pipeline, _version(event), _ORDER.get(event.type, 0), event.id)
-    )
-
-
-def _version(event: Event) -> int:
-    version = event.detail.get("version")
-    return version if isinstance(version, int) else 0
 
 
 def _identity(event: Event) -> tuple[datetime, str, str, str]:

@@ -9,7 +9,7 @@ from worker.core.model.events import Event, shown_type
 from worker.core.model.keys import RunKey
 from worker.core.model.summaries import summary_text
 from worker.core.run.state import ForeignRun, Run, foreign_word, job_id, status_word
-from worker.core.sla.state import SlaWatch, Verdict
+from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.job_log import JobLog, JobRecord
@@ -147,13 +147,12 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
     if watch.warned_at is not None:
         yield HistoryEntry(at=watch.warned_at, source=HistorySource.SLA, what="warned")
     if watch.evaluation_verdict is not None and watch.evaluation_judged_at is not None:
-        missed = watch.evaluation_verdict is Verdict.BREACHED
         yield HistoryEntry(
             at=watch.evaluation_judged_at,
             source=HistorySource.SLA,
             what=f"evaluation {watch.evaluation_verdict.lower()}",
             message=watch.evaluation_reason,
-            title="rules missed" if missed else f"rules {watch.evaluation_verdict.lower()}",
+            title=f"rules {watch.evaluation_verdict.lower()}",
         )
     if watch.verdict is not None:
         yield HistoryEntry(
@@ -161,7 +160,6 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
             source=HistorySource.SLA,
             what=watch.verdict.lower(),
             message=watch.reason,
-            title="missed" if watch.verdict is Verdict.BREACHED else None,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import JobType
+from worker.core.model.templates import RUN_VARIABLES
 from worker.core.model.values import Json
 from worker.core.run.state import Run, job_id, job_url, start_token
 from worker.jobs.messages import hide_secrets
@@ -78,18 +79,26 @@ class KnownSecrets:
     unreadable: list[str]
 
 
-def secrets_of(config: Mapping[str, Json], environment: Mapping[str, str]) -> KnownSecrets:
+def secrets_of(config: Mapping[str, Json], environment: Mapping[str, str], job_type: str) -> KnownSecrets:
     """Return the values of the secrets that a job's configuration names, as far as they can be read here."""
-    named = sorted({_variable(name) for text in _texts(config) for name in secrets_named(text)})
+    found = {_variable(name) for text in _texts(config) for name in secrets_named(text)}
+    # A program gets data about its run under names like those of secrets. To other jobs they are secrets like any.
+    named = sorted(found.difference(RUN_VARIABLES) if is_program(job_type) else found)
     return KnownSecrets(
         [environment[name] for name in named if name in environment],
         [name for name in named if name not in environment],
     )
 
 
-def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_active: bool) -> OutputPart | None:
-    """Return the output from a position on, or its end; None if there is no file here.
+def is_program(job_type: str) -> bool:
+    """Return whether a job is a command. Earlier versions did not store the type of a job."""
+    return job_type in {JobType.COMMAND, ""}
 
+
+def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_active: bool) -> OutputPart | None:
+    """Return the output from a position on, or its end; None if the job's folder is not here.
+
+    The file is made with the first line, so a folder without one is of a job that has printed nothing.
     At most `TAIL_BYTES` are read. Secrets and control characters are removed. While the job may still write, a line
     without an end is left for the next read, because it may end in half of a secret.
     """
@@ -100,6 +109,8 @@ def read_output(path: Path, begin: int | None, secrets: Sequence[str], *, is_act
             start = max(start, size - TAIL_BYTES)
             file.seek(start)
             content = file.read(TAIL_BYTES)
+    except FileNotFoundError:
+        return OutputPart([], begin or 0, is_cut=False) if path.parent.is_dir() else None
     except OSError:
         return None
     is_cut = start > (begin or 0)

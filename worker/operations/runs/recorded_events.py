@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from worker.core.model import keys
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, in_order
 from worker.core.model.values import Json
 from worker.core.run.reruns import REPLAY
 from worker.core.time.timestamps import format_rfc3339
@@ -55,7 +55,7 @@ async def recorded_events(
         times = Between(keys.millis(since), keys.millis(now))
         ranges = [_Range(each.value, times, EVENT_TYPES) for each in _TYPES[kind]]
         parts = await gather_bounded([partial(_latest, tables, kind, each, limit) for each in ranges])
-    found = sorted((event for part in parts for event in part.events), key=lambda each: each.at, reverse=True)
+    found = in_order(event for part in parts for event in part.events)[::-1]
     return RecordedEvents(found[:limit], len(found) <= limit and all(part.is_complete for part in parts))
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
+from worker.core.errors import RetryLater
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
@@ -93,6 +94,18 @@ class TriggerSpec:
     by: str
 
 
+class InterruptedReplay(RetryLater):
+    """InterruptedReplay: only the first `done` periods were certainly requested."""
+
+    def __init__(self, done: int, keys: Sequence[RunKey], problem: str) -> None:
+        at = keys[done].period
+        super().__init__(
+            f"the first {done} of {len(keys)} periods were requested, those from {at} on are not confirmed: {problem}; "
+            f"continue from {at}: earlier periods would run once more"
+        )
+        self.done = done
+
+
 class RunRequests:
     """Submits requests. With `is_rehearsed` it returns the forecast and writes nothing.
 
@@ -162,11 +175,16 @@ class RunRequests:
         """Request reruns of many runs, all of a day in one commit.
 
         So a run that needs the hours of a day finds all requests or none, and runs again once. If a commit fails, the
-        earlier ones stay.
+        earlier ones stay: raises `InterruptedReplay`.
         """
         outcomes: list[RequestOutcome] = []
         for some in by_days(keys, REQUESTS_AT_ONCE):
-            outcomes += await self._replay(some, version, wish)
+            try:
+                outcomes += await self._replay(some, version, wish)
+            except (RetryLater, StaleWrite) as error:
+                if not any(each.is_written for each in outcomes):
+                    raise
+                raise InterruptedReplay(len(outcomes), keys, str(error)) from error
         return outcomes
 
     async def _replay(self, keys: Sequence[RunKey], version: Version, wish: RerunSpec) -> list[RequestOutcome]:

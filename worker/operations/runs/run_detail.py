@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from worker.core.model import keys
-from worker.core.model.events import Event
+from worker.core.model.events import Event, in_order
 from worker.core.model.keys import RunKey
 from worker.core.run.state import ForeignRun, Run, State
 from worker.operations.records import EventRecord, RunRecord
@@ -76,7 +76,7 @@ class RunDetails:
             sk=span,
             limit=EVENTS_EXAMINED_MAX,
         )
-        found = [stored.event for row in rows if (stored := event_of(row))]
+        found = in_order(stored.event for row in rows if (stored := event_of(row)))
         about = [event for event in found if (event.schedule, event.period) == (key.schedule, str(key.period))]
         return RunEvents(records=[event_record(event) for event in about], is_whole=len(rows) < EVENTS_EXAMINED_MAX)
 

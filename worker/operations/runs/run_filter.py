@@ -86,7 +86,7 @@ class RunMatcher:
         for each in fields(wanted):
             _require_short(each.name, getattr(wanted, each.name))
         if wanted.deadline and wanted.deadline not in _DEADLINES:
-            raise BadFilter(f"{wanted.deadline!r} is no verdict on a deadline; use one of {', '.join(_DEADLINES)}")
+            raise BadFilter(f"{wanted.deadline!r} is not a verdict on a deadline; use one of {', '.join(_DEADLINES)}")
         return cls(
             window=window or window_of(wanted, now),
             statuses=_statuses(wanted.statuses),
@@ -188,14 +188,14 @@ def _words_of(text: str) -> frozenset[str]:
     groups = {ACTIVE_WORD: _ACTIVE, ENDED_WORD: _ENDED, **{word: frozenset({word}) for word in _ACTIVE | _ENDED}}
     if text not in groups:
         known = ", ".join((*STATE_WORDS.values(), CANCELLED, ACTIVE_WORD, ENDED_WORD))
-        raise BadFilter(f"{text[:60]!r} is no state of a run; use one of {known}")
+        raise BadFilter(f"{text[:60]!r} is not a state of a run; use one of {known}")
     return groups[text]
 
 
 def _outcomes(words: Iterable[str]) -> frozenset[str]:
     for word in words:
         if word not in set(Outcome):
-            raise BadFilter(f"{word[:60]!r} is no outcome of a run; use one of {', '.join(Outcome)}")
+            raise BadFilter(f"{word[:60]!r} is not an outcome of a run; use one of {', '.join(Outcome)}")
     return frozenset(words)
 
 

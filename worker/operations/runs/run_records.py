@@ -60,7 +60,7 @@ def run_record(
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.since if run.is_ended else None,
-        duration=shown_duration(run.job_duration),
+        duration=recorded_duration(run.job_duration),
         attempt=run.attempt,
         attempts=tuple(attempt_records(run)),
         reason=run.reason,
@@ -112,7 +112,7 @@ def deadline_record(watch: SlaWatch | None) -> DeadlineRecord | None:
     return DeadlineRecord(warning_at=watch.warning_at, breach_at=watch.breach_at, verdict=verdict)
 
 
-def shown_duration(duration: timedelta | None) -> str | None:
+def recorded_duration(duration: timedelta | None) -> str | None:
     return None if duration is None else rounded_duration(duration)
 
 

@@ -19,7 +19,7 @@ from worker.core.statistics.views import HOUR, OWNER, PIPELINE, view_with
 from worker.operations.records import EndRecord, StatisticsRecord
 from worker.operations.runs.listed_days import LISTED_ROWS_MAX, DayCells, ListedDays
 from worker.operations.runs.run_filter import BadFilter, RunFilter, RunMatcher
-from worker.operations.runs.run_records import shown_duration
+from worker.operations.runs.run_records import recorded_duration
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.run_rollups import RunRollups
 from worker.store.table import Tables
@@ -241,8 +241,8 @@ def _record(group: Mapping[str, str], found: _Group) -> StatisticsRecord:
         failed=failed,
         cancelled=found.statuses.get(CANCELLED, 0),
         success_rate=round(completed / (completed + failed), 4) if completed + failed else None,
-        duration_p50=shown_duration(tally.percentile(0.5)),
-        duration_p90=shown_duration(tally.percentile(0.9)),
+        duration_p50=recorded_duration(tally.percentile(0.5)),
+        duration_p90=recorded_duration(tally.percentile(0.9)),
         deadlines=tally.deadlines,
         deadlines_met=tally.met,
     )

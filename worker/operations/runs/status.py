@@ -1,4 +1,4 @@
-"""Lists the runs that are active or ended recently, failures first."""
+"""Lists the runs that are active, were missed or ended recently, failures first."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status, status_word
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import monitoring, waits_for
+from worker.operations.runs.missed_runs import MissedRun, missed_runs
 from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
@@ -37,11 +38,12 @@ class Rank(IntEnum):
     """Defines the order of the list."""
 
     FAILED = 0
-    UNREADABLE = 1
-    ACTIVE = 2
-    REHEARSED = 3
-    CANCELLED = 4  # a person ended it: no action is needed
-    DONE = 5
+    MISSED = 1  # it was expected, and does not exist
+    UNREADABLE = 2
+    ACTIVE = 3
+    REHEARSED = 4
+    CANCELLED = 5  # a person ended it: no action is needed
+    DONE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ class RunLists:
         return RuleWaits(self._tables)
 
     async def of_all(self, now: datetime, *, days: int, limit: int) -> RunList:
-        """Return active runs and those that ended in the last `days`: at most `limit` lines of each rank."""
+        """Return active runs, and those that ended or were missed in the last `days`.
+
+        At most `limit` of each rank.
+        """
         active, ended, uncounted = await self._active(), list[Found](), frozenset[Rank]()
         for status in (Status.FAILED_FINAL, Status.COMPLETED):
             found, is_whole = await self._ended(status, now, days, limit)
@@ -108,11 +113,13 @@ class RunLists:
         shown = [*_cut(ended, limit), *loaded]
         pauses = await self._pauses(_pipelines_of(shown), now)
         lines = await self._lines(shown, now, pauses)
-        totals = _totals(ended, active, looked_at, loaded)
-        return RunList(_in_order(lines), totals, uncounted, pauses=pauses)
+        missed, is_whole = await missed_runs(self._tables, now - timedelta(days=days))
+        uncounted |= frozenset() if is_whole else {Rank.MISSED}
+        totals = _totals(ended, active, looked_at, loaded) + Counter({Rank.MISSED: len(missed)})
+        return RunList(_in_order([*map(_missed, missed[:limit]), *lines]), totals, uncounted, pauses=pauses)
 
-    async def of_pipeline(self, version: "Version", now: datetime, *, limit: int) -> RunList:
-        """Return the active runs of one pipeline and the latest periods of each of its schedules."""
+    async def of_pipeline(self, version: "Version", now: datetime, *, days: int, limit: int) -> RunList:
+        """Return the active runs of one pipeline, its missed ones, and the latest periods of each schedule."""
         pipeline = version.pipeline
         active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
         names, latest, is_cut = {_name_of(row) for row in active}, list[Found](), False
@@ -128,9 +135,14 @@ class RunLists:
         loaded = await self._load(looked_at)
         pauses = await self._pauses([pipeline.id], now)
         lines = await self._lines([*loaded, *latest], now, pauses)
-        totals = _totals([], active, looked_at, [*loaded, *latest])
+        missed, is_whole = await missed_runs(self._tables, now - timedelta(days=days), pipeline.id)
         return RunList(
-            _in_order(lines), totals, is_cut=is_cut, pauses=pauses, names_schedules=len(pipeline.schedules) > 1
+            _in_order([*map(_missed, missed[:limit]), *lines]),
+            _totals([], active, looked_at, [*loaded, *latest]) + Counter({Rank.MISSED: len(missed)}),
+            frozenset() if is_whole else frozenset({Rank.MISSED}),
+            is_cut=is_cut,
+            pauses=pauses,
+            names_schedules=len(pipeline.schedules) > 1,
         )
 
     # --- loading ------------------------------------------------------------------------------------------------------
@@ -264,6 +276,18 @@ def _rehearsed(run: DryRun, waiting: str) -> RunLine:
         status=status_word(run),
         since=run.since,
         waits_for=waiting,
+    )
+
+
+def _missed(run: MissedRun) -> RunLine:
+    return RunLine(
+        rank=Rank.MISSED,
+        name=str(run.key),
+        key=run.key,
+        state="MISSED",
+        status="missed",
+        since=run.reported_at,
+        waits_for=run.message,
     )
 
 

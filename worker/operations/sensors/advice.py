@@ -21,7 +21,7 @@ def unheard_warning(pipeline: Pipeline, key: str) -> str | None:
         return None
     named = [each for schedule in pipeline.schedules for each in required_sensors(pipeline, schedule)]
     hint = suggest(split_key(key)[0], [*named, *post_run_sensors(pipeline)])
-    return f"nothing in {pipeline.id} looks at {key}; {hint}" if hint else None
+    return f"nothing in {pipeline.id} reads {key}; {hint}" if hint else None
 
 
 async def period_warnings(tables: Tables, pipeline: Pipeline, sensor: Sensor, now: datetime) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from worker.core.model import rules
@@ -64,7 +64,8 @@ async def sensor_lines(
             if len(dated) > ROWS_MAX:
                 dated.pop(0)
         latest = dated[-1] if dated else await sensors.get(pipeline.id, name)
-        cadence = cadence_of(list(arrivals(dated)), schedule.zone, now)
+        newest = max((period.date for each in dated if (period := _day_of(each))), default=None)
+        cadence = cadence_of(list(arrivals(dated)), schedule.zone, now, newest)
         lines.append(SensorLine(name=name) if latest is None else _line(name, latest, cadence))
     return lines, len(names)
 
@@ -87,19 +88,30 @@ def data_text(data: Mapping[str, Json]) -> str:
 def arrivals(dated: Sequence[Sensor]) -> Iterator[tuple[Period, datetime]]:
     """Yield the daily periods whose producer says when it wrote them."""
     for each in dated:
-        text = each.key.partition("#")[2]
-        period, at = Period.parse(text) or Period.parse_compact(text), changed_at(each.data)
-        if period is not None and period.hour is None and at is not None:
+        period, at = _day_of(each), changed_at(each.data)
+        if period is not None and at is not None:
             yield period, at
 
 
-def cadence_of(found: Sequence[tuple[Period, datetime]], zone: tzinfo, now: datetime) -> Cadence | None:
-    """Return the usual times of arrival, as those of the newest period; None for fewer than five."""
+def _day_of(sensor: Sensor) -> Period | None:
+    """Return the day that a sensor is for; None for an hour, and for what is no period."""
+    text = sensor.key.partition("#")[2]
+    period = Period.parse(text) or Period.parse_compact(text)
+    return period if period is not None and period.hour is None else None
+
+
+def cadence_of(
+    found: Sequence[tuple[Period, datetime]], zone: tzinfo, now: datetime, newest: date | None = None
+) -> Cadence | None:
+    """Return the usual times of arrival, as those of the newest period; None for fewer than five.
+
+    `newest` is the newest day that was written, also without a time: its sensor is there, so it is not late.
+    """
     offsets = [wall_at(at, zone) - datetime.combine(period.date, time()) for period, at in found]
     usual = usual_range(offsets)
     if usual is None:
         return None
-    newest = max(period.date for period, _ in found)
+    newest = max([*(period.date for period, _ in found), *([] if newest is None else [newest])])
     early, late = (shifted_instant(datetime.combine(newest, time()) + each, zone) for each in usual)
     following = shifted_instant(datetime.combine(newest + _DAY, time()) + usual[1], zone)
     return Cadence(early, late, following if following < now else None)

@@ -93,7 +93,7 @@ def session_records(view: GroupView) -> list[Mapping[str, Json]]:
             "id": session.id,
             "state": session.state.value,
             "beat": session.beat,
-            "duties": sorted(session.duties),
+            "duties": sorted(session.roles),
             "heardAt": optional_instant_text(session.heard_at),
         }
         for session in view.sessions
@@ -129,8 +129,8 @@ def _is_done(lease: Lease | None) -> bool:
 
 
 def _nobody_for(stream: str) -> str:
-    duty = role_of(stream)
-    return f"no worker with the role {duty} is running" if duty else "no worker is running"
+    role = role_of(stream)
+    return f"no worker with the role {role} is running" if role else "no worker is running"
 
 
 def _load(session: SessionId | None, view: StreamView) -> int:

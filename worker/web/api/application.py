@@ -141,7 +141,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     """Name each wrong parameter; the value itself is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101
     found = error.errors()
-    errors = [FieldError(_place(each), str(each.get("msg", ""))) for each in found[:ERRORS_SHOWN_MAX]]
+    errors = [_field_error(each) for each in found[:ERRORS_SHOWN_MAX]]
     is_content = any(each.get("loc", ("",))[0] == "body" for each in found)
     is_json = not any(each.get("type") == "json_invalid" for each in found)
     kind = ProblemType.INVALID if is_content and is_json else ProblemType.BAD_REQUEST
@@ -153,6 +153,23 @@ async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     kind = _HTTP.get(error.status_code, ProblemType.BAD_REQUEST)
     return _response(request, WebProblem(kind, headers=dict(error.headers or {})))
+
+
+def _field_error(error: dict[str, Any]) -> FieldError:
+    """Return an error in our words; the library's own speak of its classes."""
+    match error.get("type"):
+        case "missing":
+            return FieldError(_place(error), "is required")
+        case "extra_forbidden":
+            return FieldError(_place(error), "is not a key here")
+        case "json_invalid":
+            at = error.get("loc", ("body", 0))[-1]
+            return FieldError("body", f"is not JSON: {error.get('ctx', {}).get('error', 'error')} at character {at}")
+        case "model_attributes_type" | "model_type" | "dict_type":
+            hint = "; send it with `Content-Type: application/json`" if error.get("loc") == ("body",) else ""
+            return FieldError(_place(error), f"must be a JSON object{hint}")
+        case _:
+            return FieldError(_place(error), str(error.get("msg", "")))
 
 
 def _place(error: dict[str, Any]) -> str:

@@ -10,12 +10,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from worker.core.model.events import Event, EventType
+from worker.core.model.events import Event, EventType, in_order
 from worker.core.time.durations import parse_duration
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.operations.records import EventRecord, as_json
 from worker.operations.runs.cursors import BadCursor, read_cursor, write_cursor
-from worker.operations.runs.events import in_order
 from worker.operations.runs.run_detail import event_record
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events

@@ -19,6 +19,7 @@ from worker.operations.runs.job_output import (
     KnownSecrets,
     OutputPart,
     attempt_of,
+    is_program,
     job_config,
     location_of,
     read_output,
@@ -72,7 +73,7 @@ async def run_log(context: Context, key: RunName, query: Annotated[LogQuery, Que
     if attempt is None:
         raise WebProblem(ProblemType.UNKNOWN_RUN, f"nothing is known of attempt {query.attempt} of {key}")
     config = await job_config(context.tables, run)
-    secrets = secrets_of(config, os.environ)
+    secrets = secrets_of(config, os.environ, attempt.job_type)
     why = f"{', '.join(secrets.unreadable)} must be set here as for the worker, to be hidden"
     trouble: str | None = None
     try:
@@ -104,7 +105,7 @@ async def _read(
     secrets = known.values
     if context.tails is not None and attempt.job_type in TAILED and not known.unreadable:
         return await read_tail(context.tails, attempt, config, secrets)
-    if context.job_folder is None or attempt.job_type not in {JobType.COMMAND, ""}:
+    if context.job_folder is None or not is_program(attempt.job_type):
         return None
     path = context.job_folder / attempt.token / OUTPUT
     return await asyncio.to_thread(read_output, path, None, secrets, is_active=attempt.is_active)

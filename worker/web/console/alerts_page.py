@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from consumers.alerts.text import thread_of
 from consumers.outbox.severities import Severity, severity_of, types_with
-from worker.core.model.events import Event, shown_type
+from worker.core.model.events import Event, in_order, shown_type
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.delivery.alert_probe import AlertPath
 from worker.store.repos.delivery.threads import Open, ThreadKey, Threads
@@ -79,7 +79,7 @@ async def _alerts(console: Console, now: datetime) -> tuple[list[Event], bool]:
     parts = await gather_bounded(reads)
     found = [stored.event for part in parts for stored in part]
     kept = [event for event in found if severity_of(event.type, event.detail) in wanted]
-    return sorted(kept, key=lambda event: event.at), any(len(part) == EVENTS_MAX for part in parts)
+    return in_order(kept), any(len(part) == EVENTS_MAX for part in parts)
 
 
 def _line(console: Console, thread: ThreadKey, known: Open | None, events: Sequence[Event]) -> AlertLine:

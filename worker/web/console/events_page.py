@@ -7,8 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.core.model.events import Event, EventType, shown_type
-from worker.operations.runs.events import in_order
+from worker.core.model.events import Event, EventType, in_order, shown_type
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events
 from worker.web.console.console import Console

@@ -10,7 +10,7 @@ from typing import Final
 from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
 from worker.operations.runs.history import HistoryEntry, HistorySource
-from worker.web.console.wording import moment_text, span
+from worker.web.console.wording import moment_text, took
 
 _STEPS: Final = tuple(
     timedelta(seconds=seconds)
@@ -51,7 +51,7 @@ class PhaseBar:
 
     @property
     def duration(self) -> str:
-        return span(self.end - self.begin)
+        return took(self.end - self.begin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def text_of(node: LineageNode) -> str:
     word = status_of(node)
     if len(node.runs) == 1:
         run = node.runs[0]
-        return f"{word} in {run.duration}" if run.duration and word == "completed" else word
+        return f"{word} in {run.took}" if run.duration and word == "completed" else word
     count = sum(run.status == word for run in node.runs)
     return f"{count} of {len(node.runs)} {word}"
 

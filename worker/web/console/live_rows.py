@@ -55,7 +55,7 @@ def deadline_of(mirror: Mirror, key: str, now: datetime) -> Badge | None:
         return None
     late = now - moment(breach.at)
     is_growing = key in mirror.active and late > timedelta()
-    return Badge("◆", f"late {span(late)}" if is_growing else "deadline missed", "breached")
+    return Badge("◆", f"late {span(late)}" if is_growing else "deadline breached", "breached")
 
 
 def _record(watch: ActiveWatch) -> DeadlineRecord:

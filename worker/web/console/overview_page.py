@@ -13,7 +13,7 @@ from starlette.responses import Response
 from worker.core.run.state import State
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, run_element, since_of, zone_of_pipeline
-from worker.web.console.wording import Badge, clock_text, span, span_of
+from worker.web.console.wording import Badge, clock_text, span, took_of
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, ToldEvent, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.sections import Attention, AttentionItem, AttentionKind, usual_s
@@ -176,7 +176,7 @@ def _sentence(mirror: Mirror, item: AttentionItem, waiting: str, now: datetime) 
     if item.watch is not None and item.kind is AttentionKind.DUE:
         zone, usual = zone_of_pipeline(mirror, item.name.pipeline), usual_s(mirror, item.name)
         due = f"due {clock_text(moment(item.watch.breach_at), now, zone)}"
-        how = f", usually takes {span_of(usual)}" if usual is not None else ""
+        how = f", usually takes {took_of(usual)}" if usual is not None else ""
         risk = ": at risk" if item.is_at_risk else ": in time" if usual is not None and item.run else ""
         return f"{due}{how}{risk}{f'; waits for {waiting}' if waiting else ''}"
     if isinstance(item.run, FinishedRun) and item.run.attempt > 1:

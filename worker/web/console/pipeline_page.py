@@ -49,7 +49,7 @@ from worker.web.charts.run_charts import (
 )
 from worker.web.console.console import Console, LivePart
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
-from worker.web.console.wording import span
+from worker.web.console.wording import span, took
 from worker.web.problems import ProblemType, WebProblem
 
 RUNS_SHOWN: Final = 60
@@ -91,11 +91,11 @@ class RunsOfSchedule:
     def waited(self, row: RunRow) -> str:
         """Return how long a run waited for its job's start; "" if that is not known."""
         began, started = row.record.created_at, row.record.started_at
-        return span(started - began) if began and started and started >= began else ""
+        return took(started - began) if began and started and started >= began else ""
 
     def took(self, row: RunRow) -> str:
         started, ended = row.record.started_at, row.record.ended_at
-        return span(ended - started) if started and ended and ended >= started else ""
+        return took(ended - started) if started and ended and ended >= started else ""
 
 
 async def pipeline_page(console: Console, request: Request) -> Response:
@@ -139,7 +139,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         table_rows=TABLE_ROWS,
         chart_height=HEIGHT,
         offset_text=_hour_offset if runs.is_hourly else clock_offset,
-        span=span,
+        span=took,
         plan=plan[:PLAN_SHOWN],
         plan_is_cut=len(plan) > PLAN_SHOWN,
         named=named,
@@ -232,7 +232,7 @@ def _words(cell: StripCell, column: PeriodColumn) -> str:
     if column.late is not None:
         words.append(f"{span(column.late)} late")
     elif column.verdict is not None:
-        words.append({"MET": "deadline met", "BREACHED": "deadline missed"}.get(column.verdict, "deadline waived"))
+        words.append({"MET": "deadline met", "BREACHED": "deadline breached"}.get(column.verdict, "deadline waived"))
     return ", ".join(words)
 
 

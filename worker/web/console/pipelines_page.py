@@ -12,7 +12,7 @@ from starlette.responses import Response
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
-from worker.web.console.wording import Badge, clock_text, span, span_of, status_badge
+from worker.web.console.wording import Badge, clock_text, span, status_badge, took_of
 from worker.web.live.catalogue import CatalogueEntry
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, moment
 from worker.web.live.mirror import Mirror
@@ -193,7 +193,7 @@ def _row(console: Console, mirror: Mirror, pipeline: str, now: datetime) -> Pipe
         age=span(now - since) if since else "",
         deadline=_deadline(mirror, run, now),
         strip=sparkline(history, mirror.late(history)),
-        usual="" if usual is None else span_of(usual),
+        usual="" if usual is None else took_of(usual),
         next=_next(console, pipeline, now),
         on_time=_on_time(mirror, history, now),
     )

@@ -19,18 +19,19 @@ from worker.core.model.values import Json, show
 from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word
 from worker.core.time.periods import Period
 from worker.operations.explain.explanation import Condition, Gate
-from worker.operations.pipelines.lookup import suggestion
+from worker.operations.pipelines.lookup import suggestion, version_of
 from worker.operations.records import AttemptRecord
 from worker.operations.redaction import without_secrets
 from worker.operations.runs.history import HistoryEntry
 from worker.operations.runs.run_records import attempt_records, deadline_record
 from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
 from worker.store.repos.run_data import RunData
+from worker.store.table import Tables
 from worker.web.api.parameters import ID
 from worker.web.console.console import Console, LivePart
 from worker.web.console.gantt import GanttChart, gantt_chart
 from worker.web.console.links import is_web_address
-from worker.web.console.wording import Badge, deadline_badge, gate_badge, monitoring_badge, span, status_badge
+from worker.web.console.wording import Badge, deadline_badge, gate_badge, monitoring_badge, span, status_badge, took
 from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
@@ -91,7 +92,7 @@ async def run_page(console: Console, request: Request) -> Response:
         actions=run_actions(view),
         rerun_line=rerun_command(key, view.version.pipeline) if view.version and view.schedule else "",
         show=show,
-        span=span,
+        span=took,
         about=partial(_without_key, key=key),
         origin=run.origin if isinstance(run, Run) else "",
         has_schedules=view.version is None or len(view.version.pipeline.schedules) > 1,
@@ -113,10 +114,19 @@ def run_key_of(request: Request) -> RunKey:
 async def require_view(console: Console, key: RunKey, now: datetime) -> RunView:
     view = await RunViews(console.context.tables).load(key, now)
     if view is None:
-        hint = await suggestion(console.context.tables, key.pipeline)
-        what = f"there is no pipeline {key.pipeline} with a schedule {key.schedule} in the store"
-        raise WebProblem(ProblemType.UNKNOWN_PIPELINE, f"{what}; {hint}" if hint else what)
+        raise await _unknown(console.context.tables, key)
     return view
+
+
+async def _unknown(tables: Tables, key: RunKey) -> WebProblem:
+    """Return which part of a run's address is wrong: the pipeline, or its schedule."""
+    if (version := await version_of(tables, key.pipeline)) is not None:
+        names = ", ".join(each.id for each in version.pipeline.schedules)
+        what = f"pipeline {key.pipeline} has no schedule {key.schedule}; it has {names}"
+        return WebProblem(ProblemType.UNKNOWN_RUN, what)
+    hint = await suggestion(tables, key.pipeline)
+    what = f"there is no pipeline {key.pipeline} in the store"
+    return WebProblem(ProblemType.UNKNOWN_PIPELINE, f"{what}; {hint}" if hint else what)
 
 
 def run_actions(view: RunView) -> tuple[str, ...]:

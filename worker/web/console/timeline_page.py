@@ -15,7 +15,7 @@ from starlette.responses import Response
 from worker.core.time.timestamps import parse_rfc3339
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of
-from worker.web.console.wording import Badge, span_of
+from worker.web.console.wording import Badge, took_of
 from worker.web.live.facts import moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import PipelineFilter
@@ -263,7 +263,7 @@ def _expected(console: Console, window: TimeWindow, lane: PipelineLane, each: Ex
         link=console.links.run_named(lane.pipeline, each.run.schedule, each.run.period),
         begin=moment(each.run.at),
         end=moment(each.end),
-        duration=span_of(each.end - each.run.at),
+        duration=took_of(each.end - each.run.at),
     )
 
 
@@ -275,7 +275,7 @@ def _line(console: Console, mirror: Mirror, each: LaneRun, now: datetime) -> Tim
         link=console.links.run_named(run.pipeline, run.schedule, run.period),
         begin=moment(each.begin),
         end=moment(each.end),
-        duration=span_of(each.end - each.begin),
+        duration=took_of(each.end - each.begin),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
+from worker.core.time.durations import shown_duration
 from worker.operations.records import DeadlineRecord
 
 TEXT_MAX: Final = 4_000
@@ -81,7 +82,7 @@ def deadline_badge(
         case "met":
             return Badge("✓", "deadline met", "completed")
         case "breached":
-            return Badge("◆", "deadline missed", "breached")
+            return Badge("◆", "deadline breached", "breached")
         case "waived":
             return Badge("\u2013", "deadline waived", "waiting")
         case _:
@@ -109,8 +110,13 @@ def span(duration: timedelta) -> str:
     return f"{seconds}s"
 
 
-def span_of(seconds: float) -> str:
-    return span(timedelta(seconds=seconds))
+def took(duration: timedelta) -> str:
+    """Return how long something took: as `span`, but below ten seconds to tenths, as commands show it."""
+    return shown_duration(duration) if duration < timedelta(seconds=10) else span(duration)
+
+
+def took_of(seconds: float) -> str:
+    return took(timedelta(seconds=seconds))
 
 
 def moment_text(at: datetime, zone: tzinfo = UTC) -> str:

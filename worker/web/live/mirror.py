@@ -265,7 +265,7 @@ class Mirror:
         return self._ended_of.get(pipeline, {})
 
     def late(self, runs: Iterable[FinishedRun]) -> set[str]:
-        """Return which of these runs missed their deadline."""
+        """Return which of these runs breached their deadline."""
         return {run.key for run in runs if run.key in self.breached or run.key in self._late}
 
     def history(self, pipeline: str, schedule: str) -> list[FinishedRun]:

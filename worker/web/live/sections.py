@@ -236,7 +236,7 @@ def _sentence(name: NamedRun, run: ActiveRun | FinishedRun | None) -> str:
 
 
 def _is_at_risk(mirror: Mirror, watch: ActiveWatch, run: ActiveRun | FinishedRun | None, now: float) -> bool:
-    """Return whether a run will miss its deadline if its job takes as long as usual."""
+    """Return whether a run will breach its deadline if its job takes as long as usual."""
     usual = usual_s(mirror, watch)
     if usual is None or isinstance(run, FinishedRun):
         return False

@@ -32,7 +32,7 @@ class Sparkline:
 
 
 def sparkline(history: Sequence[FinishedRun], late: Container[str]) -> Sparkline:
-    """Draw runs, given latest first, from left to right. `late` holds those that missed a deadline."""
+    """Draw runs, given latest first, from left to right. `late` holds those that breached a deadline."""
     runs = list(reversed(history[:BARS_MAX]))
     parts: dict[str, list[str]] = {}
     for number, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""Statistics of the last day from the mirror: ended runs and missed deadlines, hour by hour."""
+"""Statistics of the last day from the mirror: ended runs and breached deadlines, hour by hour."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ HOURS: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class HourCount:
-    """HourCount says how many runs ended, and how many deadlines were missed, from `at` on for one hour."""
+    """HourCount says how many runs ended, and how many deadlines were breached, from `at` on for one hour."""
 
     at: float
     completed: int

@@ -1,5 +1,6 @@
 """The gates before a run: when each is open, when it is closed, and what is said to open it."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger, Undate
 from worker.core.model.values import Json
 from worker.core.run.state import Pause
 from worker.operations.explain.explanation import Gate, GateStatus
-from worker.operations.explain.gates import explain_unusable
+from worker.operations.explain.gates import explain, explain_unusable
 from worker.operations.explain.snapshot import ConsumedSensor, RunSnapshot, StoredVersion
 from worker.store.repos.sensors import Sensor
 
@@ -106,6 +107,24 @@ def test_a_cron_time_that_passed_without_a_run_can_be_made_up_for() -> None:
     assert finding.changes == ("run `interlock rerun orders 2026-03-10`",)
 
 
+@pytest.mark.parametrize(
+    ("period", "reached_by"),
+    [
+        ("2026-03-14", "wait until 2026-03-14 06:00 CET"),
+        ("2026-03-07", "run `interlock rerun orders 2026-03-07`"),
+    ],
+)
+def test_an_excluded_cron_time_is_blocked_by_the_calendar_and_not_by_its_time(period: str, reached_by: str) -> None:
+    weekends = replace(cron_schedule(), exclusion=Exclusion(weekends=True))
+
+    explanation = explain(a_sight(rules_pipeline(weekends), key=a_key(period)))
+
+    assert explanation.summary == f"Blocked by calendar: {period} is excluded: Saturday; weekends are excluded"
+    [exclusion, start] = explanation.needed[:2]
+    assert exclusion.startswith(f"take {period} out of the exclusions and push")
+    assert start == reached_by
+
+
 def test_a_period_that_cron_never_names_is_told_apart() -> None:
     sight = a_sight(rules_pipeline(cron_schedule("0 6 * * MON")), key=a_key("2026-03-11"))
 
@@ -164,6 +183,24 @@ def test_an_excluded_date_names_its_reason_and_the_next_date_that_runs() -> None
     assert finding.sentence == "2026-03-14 is excluded: Saturday; weekends are excluded"
     assert finding.changes == (
         "take 2026-03-14 out of the exclusions and push, or take 2026-03-16, the next date that runs",
+    )
+
+
+def test_the_next_date_that_runs_is_one_that_the_cron_names() -> None:
+    friday = replace(cron_schedule("0 6 * * MON-FRI"), exclusion=Exclusion(dates=frozenset({date(2026, 3, 13)})))
+
+    finding = found(a_sight(rules_pipeline(friday), key=a_key("2026-03-13")), Gate.CALENDAR)
+
+    assert finding.changes[0] == (
+        "take 2026-03-13 out of the exclusions and push, or take 2026-03-16, the next date that runs"
+    )
+
+
+def test_a_cron_without_a_next_date_offers_none() -> None:
+    yearly = replace(cron_schedule("0 6 13 3 *"), exclusion=Exclusion(dates=frozenset({date(2026, 3, 13)})))
+
+    assert found(a_sight(rules_pipeline(yearly), key=a_key("2026-03-13")), Gate.CALENDAR).changes[0] == (
+        "take 2026-03-13 out of the exclusions and push"
     )
 
 

@@ -82,7 +82,7 @@ def test_a_value_out_of_range_is_refused_with_its_place() -> None:
     [finding] = about(Topic.CONFIG, a_survey(a_config(job=job)))
 
     assert finding.weight is Weight.REFUSED
-    assert finding.what.startswith("job.maxRetries: 99 is outside")
+    assert finding.what.startswith("job.maxRetries: must be between 0 and 10; found 99")
 
 
 def test_a_text_stored_under_the_name_of_its_file_is_refused() -> None:

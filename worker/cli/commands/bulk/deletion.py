@@ -14,6 +14,7 @@ from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
+from worker.core.model.run_names import shown_key
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.operations.operator_actions import Requester
@@ -58,7 +59,7 @@ async def run_delete(screen: Screen, access: StoreAccess, command: DeletionComma
         run = await _run_key(tables, command.pipeline, command.schedule, command.period)
         planned = await RunDeletion(tables, access.clock, by, is_rehearsed=True).delete(run, wanted)
         if planned is None:
-            screen.remark(f"error: there is no run {run}", style="red")
+            screen.remark(f"error: there is no run {shown_key(run)}", style="red")
             screen.remark(f"    `interlock runs list --pipeline {run.pipeline}` lists what there is")
             return Exit.WRONG
         if command.is_dry:
@@ -100,7 +101,7 @@ def show_deletion(screen: Screen, outcome: DeletionOutcome, *, as_json: bool) ->
     verb = "Would delete" if outcome.is_dry else "Deleted"
     state = "It had been deleted before. " if outcome.was_deleted else ""
     again = "the next change of its sensor starts it" if outcome.is_forgotten else "only a request starts it"
-    screen.line(f"{verb} {outcome.key} ({_what(outcome)}). {state}From then on, {again} again.")
+    screen.line(f"{verb} {shown_key(outcome.key)} ({_what(outcome)}). {state}From then on, {again} again.")
 
 
 def deletion_record(outcome: DeletionOutcome) -> dict[str, Json]:

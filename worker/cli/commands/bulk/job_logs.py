@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period
+from worker.cli.terminal.arguments import PeriodMaybe, PipelineArgument, ScheduleOption, chosen_schedule, read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.recent_periods import choose_period
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.settings import read_settings
@@ -23,6 +24,7 @@ from worker.operations.runs.job_output import (
     OUTPUT,
     JobAttempt,
     attempt_of,
+    is_program,
     job_config,
     job_folder,
     location_of,
@@ -36,11 +38,11 @@ FOLLOW_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsRequest:
-    """LogsRequest says whose output to show. Without `attempt`, of the last one."""
+    """LogsRequest says whose output to show: of the active or last run, and its last attempt, if None."""
 
     pipeline: PipelineId
     schedule: str | None
-    period: Period
+    period: Period | None
     attempt: int | None
     follow: bool
     as_json: bool
@@ -51,7 +53,11 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
         version = await version_of(tables, request.pipeline)
         if version is None:
             return await say_unknown(screen, tables, request.pipeline)
-        key = RunKey(request.pipeline, chosen_schedule(version.pipeline, request.schedule).id, request.period)
+        schedule, period = chosen_schedule(version.pipeline, request.schedule), request.period
+        if period is None:
+            now = access.clock.now()
+            period = await choose_period(tables, version.pipeline, schedule, now, screen.remark)
+        key = RunKey(request.pipeline, schedule.id, period)
         run = await Runs(tables).load(key)
         attempt = attempt_of(run, request.attempt) if isinstance(run, Run) else None
         if not isinstance(run, Run) or attempt is None:
@@ -60,8 +66,8 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
             screen.remark(f"    `interlock runs show {key.pipeline} {key.period}` shows what there is")
             return Exit.WRONG
         config = await job_config(tables, run)
-        path, secrets = job_folder(access.url) / attempt.token / OUTPUT, secrets_of(config, os.environ)
-        is_command = attempt.job_type in {JobType.COMMAND, ""}
+        path = job_folder(access.url) / attempt.token / OUTPUT
+        secrets, is_command = secrets_of(config, os.environ, attempt.job_type), is_program(attempt.job_type)
         part = read_output(path, None, secrets.values, is_active=attempt.is_active) if is_command else None
         if not is_command and not secrets.unreadable:
             return await _from_aws(screen, access, request, attempt, config)
@@ -72,10 +78,12 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
             screen.remark(f"the output is not shown: set {names} as for the worker, so that they can be hidden")
             return _elsewhere(screen, request, attempt, config, str(path))
         _show(screen, request, attempt, part.lines, is_cut=part.is_cut)
+        if not part.lines and not request.follow and not request.as_json:
+            screen.remark(f"Attempt {attempt.number} has printed nothing{' yet' if attempt.is_active else ''}.")
         while request.follow and attempt is not None and attempt.is_active:
             await access.clock.sleep(FOLLOW_S)
-            now = await Runs(tables).load(key)
-            current = attempt_of(now, attempt.number) if isinstance(now, Run) else None
+            latest = await Runs(tables).load(key)
+            current = attempt_of(latest, attempt.number) if isinstance(latest, Run) else None
             is_active = current is not None and current.is_active
             if (news := read_output(path, part.end, secrets.values, is_active=is_active)) is not None:
                 part = news
@@ -96,7 +104,7 @@ async def _from_aws(
     from worker.jobs.aws.log_tails import LogTails  # noqa: PLC0415
     from worker.operations.runs.job_tail import read_tail  # noqa: PLC0415
 
-    secrets = secrets_of(config, os.environ)
+    secrets = secrets_of(config, os.environ, attempt.job_type)
     async with Aws(aws_endpoint(read_settings(os.environ, store=access.url))) as aws:
         try:
             part = await read_tail(LogTails(aws), attempt, config, secrets.values)
@@ -147,10 +155,12 @@ logs_app = typer.Typer()
 LOGS_HELP = f"""Show the output of a run's job, or where it is.
 
 For command jobs on this machine, the last 256 kB. For Glue and Lambda jobs, the last 64 kB of their log in \
-CloudWatch. Both without secrets and control characters. For other jobs, the place where the target keeps the output.
+CloudWatch. Both without secrets and control characters. For other jobs, the place where the target keeps the output. \
+Without PERIOD it is the active run, else the last one that ran or was expected.
 
 \b
 Examples:
+  interlock logs orders-daily
   interlock logs orders-daily 2026-03-03
   interlock logs orders-daily 2026-03-03 --attempt 1
   interlock logs orders-daily 2026-03-03 --follow
@@ -162,7 +172,7 @@ Examples:
 def logs(
     context: typer.Context,
     pipeline: PipelineArgument,
-    period: Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")],
+    period: PeriodMaybe = None,
     *,
     attempt: Annotated[
         int | None, typer.Option("--attempt", metavar="N", min=1, help="Which attempt; else the last.")
@@ -176,7 +186,7 @@ def logs(
         request = LogsRequest(
             pipeline=PipelineId(pipeline),
             schedule=schedule,
-            period=read_period(period),
+            period=read_period(period) if period else None,
             attempt=attempt,
             follow=follow,
             as_json=as_json,

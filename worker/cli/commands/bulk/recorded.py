@@ -45,7 +45,7 @@ async def run_recorded(screen: Screen, access: StoreAccess, request: RecordedReq
             screen.record(recorded_record(event, request.kind))
         screen.record(as_json(EndRecord(count=len(found.events), complete=found.is_complete)))
         return Exit.DONE
-    rows = [(shown_time(event.at), event.message) for event in found.events]
+    rows = [(shown_time(event.at), event.named_sentence) for event in found.events]
     screen.table(rows, styles=["red" if event.type == EventType.RERUN_REJECTED else "" for event in found.events])
     screen.line(f"{counted(len(found.events), NOUNS[request.kind])} since {shown_time(request.since)}")
     if not found.is_complete:

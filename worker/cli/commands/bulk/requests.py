@@ -30,6 +30,7 @@ from worker.cli.terminal.store_access import AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.core.errors import ConfigError, RetryLater
+from worker.core.model.run_names import shown_key
 from worker.core.model.values import Json
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.operations.bulk.execution import BulkRequests, BulkSpec, RunForecast
@@ -163,7 +164,7 @@ def show_preview(
             counts: dict[str, Json] = {"count": len(forecasts), "accepted": len(accepted)}
             screen.record({"type": "end", **counts, "complete": not selection.left_out})
     else:
-        rows = [(str(each.key), each.forecast.sentence) for each in accepted[:SHOWN_MAX]]
+        rows = [(shown_key(each.key), each.forecast.sentence) for each in accepted[:SHOWN_MAX]]
         screen.table(rows, styles=["green"] * len(rows))
         if len(accepted) > SHOWN_MAX:
             screen.line(f"  … and {len(accepted) - SHOWN_MAX:,} more")

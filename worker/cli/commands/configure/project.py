@@ -46,7 +46,7 @@ def project_files(today: date, version: str) -> Iterator[ProjectFile]:
 def _schema(kind: str, model: FileModel) -> ProjectFile:
     text = json.dumps(file_schema(model), indent=2, ensure_ascii=False) + "\n"
     path = PurePosixPath(f"schemas/{kind}.schema.json")
-    return ProjectFile(path, f"with which editors complete and check {kind} files", text)
+    return ProjectFile(path, f"JSON Schema of {kind} files, for editors", text)
 
 
 def write_project(folder: Path, files: list[ProjectFile]) -> None:

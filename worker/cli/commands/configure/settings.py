@@ -13,7 +13,7 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl
 from worker.cli.terminal.store_session import Exit
 from worker.config.environment import Setting
-from worker.config.settings import SETTINGS, mistyped, read_settings, without_effect
+from worker.config.settings import SETTINGS, mistyped, read_settings, renamed, without_effect
 from worker.config.store_setting import STORE
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
@@ -51,7 +51,7 @@ def settings_in_force(environment: Mapping[str, str], store: str | None) -> list
 
 
 def _in_force(setting: Setting, environment: Mapping[str, str], store: str | None, no_effect: str) -> SettingInForce:
-    given = environment.get(setting.name, "")
+    given, _ = setting.given(environment)
     if setting.name == STORE and store:
         given, origin = store, SettingOrigin.OPTION
     elif not given:
@@ -64,14 +64,14 @@ def _in_force(setting: Setting, environment: Mapping[str, str], store: str | Non
         setting=setting,
         text=_without_secret(setting, given or setting.default),
         origin=origin,
-        problem=_problem(setting, given),
+        problem=_problem(setting, {**environment, setting.name: given}),
         no_effect=no_effect,
     )
 
 
-def _problem(setting: Setting, given: str) -> str:
+def _problem(setting: Setting, environment: Mapping[str, str]) -> str:
     try:
-        setting.read({setting.name: given})
+        setting.read(environment)
     except ConfigError as wrong:
         return str(wrong)
     return ""
@@ -100,6 +100,8 @@ def run_settings(screen: Screen, environment: Mapping[str, str], store: str | No
         _show(screen, found)
     for name, meant in mistyped(environment).items():
         screen.remark(f"warning: {name} is no setting; if {meant} is meant, rename it", style="yellow")
+    for old, new in renamed(environment).items():
+        screen.remark(f"warning: {old} is the earlier name of {new}; rename it", style="yellow")
     return Exit.WRONG if any(each.problem for each in found) else Exit.DONE
 
 

@@ -7,7 +7,7 @@ import typer
 from worker.cli.terminal.arguments import read_period
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.pipeline_lookup import say_unknown
-from worker.cli.terminal.store_access import EXIT_CODES, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.versions import PipelineVersions
 from worker.core.model.ids import PipelineId
@@ -28,6 +28,7 @@ Examples:
   interlock lineage
   interlock lineage gold-orders --period 2026-11-15
   interlock lineage gold-orders --up 1 --down 0 --format mermaid
+  interlock lineage --json
 
 {EXIT_CODES}"""
 
@@ -48,7 +49,7 @@ async def run_lineage(
             return await say_unknown(screen, tables, named)
         found = await LineageReader(tables, configs, access.clock).of(named, period, up=reach[0], down=reach[1])
     if shown is LineageFormat.JSON:
-        screen.record(found.record)
+        screen.record({"type": "lineage", **found.record})
         return Exit.DONE
     render = {LineageFormat.TEXT: as_text, LineageFormat.MERMAID: as_mermaid, LineageFormat.DOT: as_dot}[shown]
     if shown is LineageFormat.TEXT and not found.edges and named is None:
@@ -67,14 +68,20 @@ def lineage(
     period: Annotated[str | None, typer.Option(help="Show the runs that belong to this period of PIPELINE.")] = None,
     up: Annotated[int, typer.Option(min=0, max=PATH_MAX, help="How many pipelines upwards.")] = PATH_MAX,
     down: Annotated[int, typer.Option(min=0, max=PATH_MAX, help="How many pipelines downwards.")] = PATH_MAX,
-    shown: Annotated[LineageFormat, typer.Option("--format", help="How to print it.")] = LineageFormat.TEXT,
+    shown: Annotated[
+        LineageFormat | None, typer.Option("--format", help="How to print it.", show_default="text")
+    ] = None,
     store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
+    if as_json and shown not in {None, LineageFormat.JSON}:
+        raise typer.BadParameter(f"--json and --format {shown} contradict each other; give one of them")
+    chosen = shown or (LineageFormat.JSON if as_json else LineageFormat.TEXT)
     if period is not None and pipeline is None:
         raise typer.BadParameter("name the pipeline whose period it is", param_hint="--period")
 
     async def show(screen: Screen, access: StoreAccess) -> int:
         wanted = None if period is None else read_period(period)
-        return await run_lineage(screen, access, pipeline, wanted, shown=shown, reach=(up, down))
+        return await run_lineage(screen, access, pipeline, wanted, shown=chosen, reach=(up, down))
 
     on_store(context, store, show)

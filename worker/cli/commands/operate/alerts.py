@@ -44,7 +44,7 @@ def _show(screen: Screen, name: str, reason: str | None, took_ms: int, *, as_jso
     elif reason is None:
         screen.line(f"{name}: accepted the test message ({took_ms} ms)", "green")
     else:
-        screen.line(f"{name}: {reason}", "red")
+        screen.line(f"{name}: {reason.removeprefix(f'{name}: ')}", "red")
 
 
 alerts_app = typer.Typer(

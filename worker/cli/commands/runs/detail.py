@@ -4,6 +4,8 @@ from worker.cli.terminal.console import Screen, json_lines, shown_time
 from worker.cli.terminal.store_session import Exit, StoreAccess, show_failure
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RunKey
+from worker.core.model.run_names import shown_key
+from worker.core.time.durations import shown_record_duration
 from worker.core.time.periods import Period
 from worker.operations.records import AttemptRecord, EndRecord, EventRecord, RunRecord, as_json
 from worker.operations.runs.run_detail import RunDetails, RunEvents
@@ -22,7 +24,7 @@ async def run_show(
         record = await details.record(key, now)
         events = await details.events(key, now)
     if record is None:
-        show_failure(screen, f"there is no run {key}", f"`interlock explain {pipeline} {period}` shows why")
+        show_failure(screen, f"there is no run {shown_key(key)}", f"`interlock explain {pipeline} {period}` shows why")
         return Exit.WRONG
     if is_json:
         for each in (record, *events.records):
@@ -51,7 +53,7 @@ async def _key(
 
 
 def show_run(screen: Screen, key: RunKey, record: RunRecord, events: RunEvents) -> None:
-    screen.line(f"{key}  {record.status}", style="bold")
+    screen.line(f"{shown_key(key)}  {record.status}", style="bold")
     facts = (
         ("outcome", record.outcome or ""),
         ("reason", record.reason),
@@ -59,7 +61,7 @@ def show_run(screen: Screen, key: RunKey, record: RunRecord, events: RunEvents) 
         ("created", "" if record.created_at is None else f"{shown_time(record.created_at)} by {record.origin or '?'}"),
         ("started", "" if record.started_at is None else shown_time(record.started_at)),
         ("ended", "" if record.ended_at is None else shown_time(record.ended_at)),
-        ("duration", record.duration or ""),
+        ("duration", shown_record_duration(record.duration)),
         ("owner", record.owner or ""),
         ("configuration", record.config or ""),
         ("deadline", _deadline(record)),

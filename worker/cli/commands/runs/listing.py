@@ -7,6 +7,8 @@ from datetime import datetime
 from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted, passed
 from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.core.model.run_names import short_name
+from worker.core.time.durations import shown_record_duration
 from worker.operations.records import EndRecord, RunRecord, as_json
 from worker.operations.runs.run_filter import RunFilter
 from worker.operations.runs.run_query import LIMIT_MAX, RunQueries
@@ -84,11 +86,12 @@ def show_runs(screen: Screen, records: Sequence[RunRecord], now: datetime) -> No
 
 
 def row_of(record: RunRecord, now: datetime) -> tuple[str, ...]:
-    name = f"{record.pipeline}/{record.schedule}/{record.period}"
+    name = short_name(record.pipeline, record.schedule, record.period)
     since = "" if record.since is None else f"{passed(now - record.since)} ago"
     attempt = "" if record.attempt is None else str(record.attempt)
     verdict = (record.deadline.verdict or "open") if record.deadline else ""
-    return name, record.status, since, record.duration or "", attempt, verdict, record.waits_for or record.reason
+    took = shown_record_duration(record.duration)
+    return name, record.status, since, took, attempt, verdict, record.waits_for or record.reason
 
 
 def show_end(screen: Screen, end: EndRecord) -> None:

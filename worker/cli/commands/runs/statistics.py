@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from worker.cli.commands.runs.filters import say_if_unknown
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.core.time.durations import shown_record_duration
 from worker.core.time.timestamps import format_utc
 from worker.operations.records import StatisticsRecord, as_json
 from worker.operations.runs.run_filter import RunFilter
@@ -52,7 +53,8 @@ def numbers(record: StatisticsRecord) -> tuple[str, ...]:
     success = "" if record.success_rate is None else f"{record.success_rate:.1%}"
     met = f"{record.deadlines_met:,} of {record.deadlines:,}" if record.deadlines else ""
     counts = (record.runs, record.completed, record.failed, record.cancelled)
-    return (*(f"{count:,}" for count in counts), success, record.duration_p50 or "", record.duration_p90 or "", met)
+    took = map(shown_record_duration, (record.duration_p50, record.duration_p90))
+    return (*(f"{count:,}" for count in counts), success, *took, met)
 
 
 def bar(count: int, most: int) -> str:

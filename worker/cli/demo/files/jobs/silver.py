@@ -10,7 +10,7 @@ RATE = Decimal("1.08")
 TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: a failure that may well be over the next time
 
 if PERIOD.endswith("T01") and ATTEMPT == 1:
-    print("the exchange rates cannot be had at the moment", file=sys.stderr)
+    print("the exchange rates are not available", file=sys.stderr)
     sys.exit(TRY_AGAIN)
 
 orders = [{"id": order["id"], "amount": str(Decimal(order["amount"]) * RATE)} for order in read("bronze", PERIOD)]
