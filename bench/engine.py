@@ -1,9 +1,9 @@
 """What runs cost a whole worker on a SQLite file, beside dbos doing the same durable steps on SQLite.
 
 Everything is on the disk before the next step is taken (`synchronous=FULL`, in the peer too). Lives are lived on one
-core, whatever the machine has. Processor time is the figure to trust: it is the same on a busy machine. Run it with
-`python -m bench.engine`; with BENCH_FULL=1 also at 100,000 waiting runs, which takes minutes. The peer is installed
-into an environment of its own the first time.
+core, whatever the machine has. Processor time is the figure to trust: it is the same on a busy machine. The last line,
+an idle worker, takes a minute and a half. Run it with `python -m bench.engine`; with BENCH_FULL=1 also at 100,000
+waiting runs, which takes minutes. The peer is installed into an environment of its own the first time.
 """
 
 import os
@@ -43,6 +43,10 @@ def waiting(count: int) -> Mapping[str, float]:
         return answer(sys.executable, "-m", "bench.engine_waiting", "adopt", path, str(count))
 
 
+def idle() -> Mapping[str, float]:
+    return answer(sys.executable, "-m", "bench.engine_idle")
+
+
 def peer() -> Mapping[str, float] | None:
     """None if it cannot be installed here."""
     if (python := python_with("peers", PEER)) is None:
@@ -67,6 +71,8 @@ def main() -> None:
             f"adopted in {seen['adopted_s']:.1f} s ({seen['adopted_cpu_s']:.1f} s of CPU)",
             flush=True,
         )
+    still = idle()
+    print(f"{still['waiting']:.0f} waiting runs, nothing to do: {still['cpu_s_per_minute']:.2f} s of CPU per minute")
 
 
 def _print_lives(name: str, cost: Mapping[str, float]) -> None:

@@ -8,7 +8,8 @@ logs and from `/proc`:
 * share: which part of the runs each worker started
 * delay: from the sensor's write, or from the cron time, to the confirmed start of the job
 * missed polls: whole poll intervals by which ends were recorded later than the first poll after them
-* CPU per run: of all workers, from before the first start until the last run was recorded; the emulator's is separate
+* CPU per run: of all workers, from the cron time or the first sensor until the last run was recorded, so without the
+  deployment of the pipelines; the emulator's is separate
 
 The workers share the machine's cores with the emulator, so a ratio between one and four workers says how far they
 share the work; CPU per run says what the same herd costs on more cores. `BENCH_CODE=FOLDER` runs the workers of
@@ -37,7 +38,7 @@ from bench.burst_processes import Contest
 from bench.children import ROOT
 from tests.support.aws.emulators import ministack
 from tests.support.worlds.installation import REGION, Installation, endpoint_of, install, make_state_machine
-from worker.config.deploy import deploy
+from worker.config.deploy import deploy_many
 from worker.config.load import load_text
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import PipelineId
@@ -139,11 +140,12 @@ async def herd(folder: Path, count: int) -> AsyncGenerator[Herd]:
     await tables.stop()
 
 
-async def by_sensors(made: Herd) -> Callable[[Mapping[str, str]], float]:
-    """Write all sensors at once; the result says when a run was due."""
+async def by_sensors(made: Herd, begin: Callable[[], None]) -> Callable[[Mapping[str, str]], float]:
+    """Write all sensors at once; the result says when a run was due. The herd begins when all know the pipelines."""
     names = [f"herd-{number:04d}" for number in range(RUNS // DAYS)]
     await _deploy(made, dict.fromkeys(names, _TRIGGER), _RULE)
     await asyncio.sleep(SETTLED_S)  # all workers know the pipelines
+    begin()
     today, written = datetime.now(UTC).date(), dict[tuple[str, str], float]()
 
     async def fact(name: str, period: str) -> None:
@@ -155,8 +157,8 @@ async def by_sensors(made: Herd) -> Callable[[Mapping[str, str]], float]:
     return lambda line: written[line["pipeline"], line["period"]]
 
 
-async def by_cron(made: Herd) -> Callable[[Mapping[str, str]], float]:
-    """Deploy pipelines that are all due in the same minute, and wait for it."""
+async def by_cron(made: Herd, begin: Callable[[], None]) -> Callable[[Mapping[str, str]], float]:
+    """Deploy pipelines that are all due in the same minute, and wait for it. The herd begins then."""
     began = time.monotonic()
     await _deploy(made, dict.fromkeys([f"other-{n}" for n in range(PROBED)], 'cron: "0 0 1 1 *"'), "")
     took_s = (time.monotonic() - began) * RUNS / PROBED
@@ -167,26 +169,32 @@ async def by_cron(made: Herd) -> Callable[[Mapping[str, str]], float]:
     left_s = (due - datetime.now(UTC)).total_seconds()
     assert left_s > SETTLED_S / 2, f"deploying took until {left_s:.0f} s before the cron time"
     await asyncio.sleep(left_s)
+    begin()
     return lambda _line: due.timestamp()
 
 
 async def _deploy(made: Herd, schedules: Mapping[str, str], rules: str) -> None:
-    async def one(name: str, when: str) -> None:
-        text = _CONFIG.format(name=name, when=when, rules=rules, machine=made.machine, poll_s=POLL_S)
-        loaded = load_text(text)
-        assert loaded.pipeline, loaded
-        await deploy(made.tables, loaded.pipeline, SystemClock())
-
-    await gather_bounded([partial(one, *each) for each in schedules.items()], at_once=16)
+    texts = [
+        _CONFIG.format(name=name, when=when, rules=rules, machine=made.machine, poll_s=POLL_S)
+        for name, when in schedules.items()
+    ]
+    pipelines = [pipeline for pipeline in (load_text(text).pipeline for text in texts) if pipeline is not None]
+    assert len(pipelines) == len(texts)
+    await deploy_many(made.tables, pipelines, SystemClock(), lambda _: None)
 
 
 async def measure(kind: str, count: int) -> Figures:
     with TemporaryDirectory() as name:
         async with herd(Path(name), count) as made:
             ours = Contest(tuple(worker.pid for worker in made.workers), Path("/nothing else"))
-            other = Contest((_pid_on(ministack().port),), Path("/nothing else"))
-            before = ours.cpu_s(), other.cpu_s()
-            due = await (by_cron if kind == "cron" else by_sensors)(made)
+            other = Contest((pid_on(ministack().port),), Path("/nothing else"))
+            before = (0.0, 0.0)
+
+            def begin() -> None:
+                nonlocal before
+                before = ours.cpu_s(), other.cpu_s()
+
+            due = await (by_cron if kind == "cron" else by_sensors)(made, begin)
             await _until(lambda: len(made.facts("JobSucceeded")) >= RUNS, "all runs are recorded")
             cpu = ours.cpu_s() - before[0], other.cpu_s() - before[1]
             return _figures(made, due, cpu)
@@ -216,7 +224,7 @@ def _time(line: Mapping[str, str]) -> float:
     return datetime.fromisoformat(line["at"]).timestamp()
 
 
-def _pid_on(port: int) -> int:
+def pid_on(port: int) -> int:
     """The process that listens on a port of this machine."""
     wanted = f"{port:04X}"
     sockets = {

@@ -7,17 +7,14 @@ and takes every event. Run it with `python -m bench relay`.
 """
 
 import asyncio
-import multiprocessing
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Final
 
+from bench.localserver import Answer, Answering, Request, local_server
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.bus import ENTRIES_MAX, REQUESTS_MAX, EventBus, entry_of
 from consumers.outbox.eventbridge import open_bus
@@ -52,49 +49,14 @@ UNFENCED: Final = Timing(beat_s=1.0, fence_s=1e7, kill_s=2e7)
 BEGAN: Final = datetime(2026, 3, 3, tzinfo=UTC)
 
 
-class _Bus(asyncio.Protocol):
+def bus(_url: str) -> Answering:
     """Takes every entry of a request, one round trip later."""
 
-    def __init__(self) -> None:
-        self._received = b""
-        self._transport: asyncio.Transport | None = None
+    def answer(request: Request) -> Answer:
+        taken = b",".join([b'{"EventId":"1"}'] * request.body.count(b'"DetailType"'))
+        return Answer(b'{"FailedEntryCount":0,"Entries":[' + taken + b"]}", ROUND_TRIP_S)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        head, end, body = self._received.partition(b"\r\n\r\n")
-        lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        if end and self._transport is not None and len(body) >= int(lines[b"content-length"]):
-            self._received = b""
-            taken = b",".join([b'{"EventId":"1"}'] * body.count(b'"DetailType"'))
-            answer = b'{"FailedEntryCount":0,"Entries":[' + taken + b"]}"
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nContent-Length: %d\r\n\r\n"
-            asyncio.get_running_loop().call_later(ROUND_TRIP_S, self._transport.write, head % len(answer) + answer)
-
-
-def _serve(ready: Connection) -> None:
-    async def serve() -> None:
-        server = await asyncio.get_running_loop().create_server(_Bus, "127.0.0.1", 0)
-        ready.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(serve())
-
-
-@contextmanager
-def bus_server() -> Generator[str]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{ours.recv()}"
-    finally:
-        process.terminate()
-        process.join()
+    return answer
 
 
 def event(number: int) -> Event:
@@ -128,8 +90,8 @@ async def relayed(url: str, directory: Path, requests_max: int, lanes: int) -> t
         held = HeldLease(taken, leases, fence, clock)
         tries, letters = RetryPolicy(clock, tables.ping), DeadLetters(tables)
         async with open_bus(ClientSettings(region="eu-west-1", endpoint=url)) as put, asyncio.TaskGroup() as tasks:
-            bus = EventBus(put, "bench", clock, requests_max=requests_max)
-            route = Route("bus", parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting)
+            sender = EventBus(put, "bench", clock, requests_max=requests_max)
+            route = Route("bus", parse_pattern({"source": [SOURCE]}), sender.deliver, sender.is_waiting)
             relay = Relay([route], events=Events(tables), letters=letters, tries=tries, clock=clock)
             consumer = StreamConsumer(
                 source=TableFeed(tables, TableName.EVENTS, clock),
@@ -139,7 +101,7 @@ async def relayed(url: str, directory: Path, requests_max: int, lanes: int) -> t
                 clock=clock,
                 pace=ReadPace(lanes=lanes),
             )
-            publishing = tasks.create_task(bus.run())
+            publishing = tasks.create_task(sender.run())
             began, worked = perf_counter(), process_time()
             tasks.create_task(consumer.hold(held))
             while consumer.counts.done < EVENTS:  # noqa: ASYNC110  as a meter would see it
@@ -173,7 +135,7 @@ async def raw(url: str) -> tuple[float, float]:
 def main() -> None:
     os.environ.update(AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench", AWS_EC2_METADATA_DISABLED="true")
     figures: dict[str, tuple[float, float]] = {}
-    with bus_server() as url, TemporaryDirectory() as directory:
+    with local_server(bus) as url, TemporaryDirectory() as directory:
         figures["before: one request at a time"] = asyncio.run(relayed(url, Path(directory), *BEFORE))
         figures[f"now: {REQUESTS_MAX} requests at once"] = asyncio.run(relayed(url, Path(directory), *NOW))
         figures["raw: the client alone"] = asyncio.run(raw(url))
