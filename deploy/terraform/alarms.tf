@@ -5,15 +5,15 @@ locals {
 
   # `missing`: what it means if nothing is reported. A worker that is ready reports every minute.
   metric_alarms = {
-    heartbeat     = { metric = "Heartbeat", statistic = "Sum", comparison = "LessThanThreshold", threshold = 1, minutes = 5, missing = "breaching", duty = "", text = "No worker of this service was ready for five minutes" }
-    consumer-lag  = { metric = "ConsumerLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "engine", text = "Changes wait for more than five minutes before a worker handles them" }
-    relay-lag     = { metric = "RelayLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", duty = "relay", text = "Events wait for more than five minutes before they are published" }
-    loop-lag      = { metric = "LoopLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "The event loop was more than a second late: the task has too little CPU, or something blocks it" }
-    sessions-lost = { metric = "SessionsLost", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 3, minutes = 15, missing = "notBreaching", duty = "", text = "Workers lose their sessions repeatedly" }
-    dead-letters  = { metric = "DeadLettersHeld", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "scheduler", text = "Records that could not be processed are kept as dead letters, and nobody has replayed or dropped them" }
-    runs-failed   = { metric = "RunsFailed", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "engine", text = "A run failed" }
-    data-loss     = { metric = "DataLossSuspected", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", duty = "", text = "A stream deleted changes before they were read" }
-    alert-failure = { metric = "AlertFailures", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 5, minutes = 15, missing = "notBreaching", duty = "alerts", text = "Alerts cannot be delivered" }
+    heartbeat     = { metric = "Heartbeat", statistic = "Sum", comparison = "LessThanThreshold", threshold = 1, minutes = 5, missing = "breaching", role = "", text = "No worker of this service was ready for five minutes" }
+    consumer-lag  = { metric = "ConsumerLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", role = "engine", text = "Changes wait for more than five minutes before a worker handles them" }
+    relay-lag     = { metric = "RelayLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 300, minutes = 5, missing = "notBreaching", role = "relay", text = "Events wait for more than five minutes before they are published" }
+    loop-lag      = { metric = "LoopLagSeconds", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", role = "", text = "The event loop was more than a second late: the task has too little CPU, or something blocks it" }
+    sessions-lost = { metric = "SessionsLost", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 3, minutes = 15, missing = "notBreaching", role = "", text = "Workers lose their sessions repeatedly" }
+    dead-letters  = { metric = "DeadLettersHeld", statistic = "Maximum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", role = "scheduler", text = "Records that could not be processed are kept as dead letters, and nobody has replayed or dropped them" }
+    runs-failed   = { metric = "RunsFailed", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", role = "engine", text = "A run failed" }
+    data-loss     = { metric = "DataLossSuspected", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 1, minutes = 5, missing = "notBreaching", role = "", text = "A stream deleted changes before they were read" }
+    alert-failure = { metric = "AlertFailures", statistic = "Sum", comparison = "GreaterThanOrEqualToThreshold", threshold = 5, minutes = 15, missing = "notBreaching", role = "alerts", text = "Alerts cannot be delivered" }
   }
 
   # Alarms of AWS's own metrics. The thresholds of all alarms, and whether there is one, can be set with `alarms`.
@@ -45,7 +45,7 @@ locals {
   service_alarms = merge([
     for name, service in var.services : {
       for key, alarm in local.metric_alarms : "${name}-${key}" => merge(alarm, local.alarm_settings[key], { service = name })
-      if contains(keys(local.alarms_on), key) && (alarm.duty == "" || contains(service.duties, alarm.duty))
+      if contains(keys(local.alarms_on), key) && (alarm.role == "" || contains(service.duties, alarm.role))
     }
   ]...)
 

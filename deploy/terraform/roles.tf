@@ -1,4 +1,4 @@
-# One task role for each service, with what its duties need and nothing else. A test compares this with the calls that
+# One task role for each service, with what its roles need and nothing else. A test compares this with the calls that
 # the program makes.
 
 data "aws_caller_identity" "this" {}
@@ -39,10 +39,10 @@ locals {
   follow = ["dynamodb:DescribeStream", "dynamodb:GetShardIterator", "dynamodb:GetRecords"]
   take   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
 
-  # What each duty may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and
-  # hold every call of a worker with these duties against it: keep it plain.
-  duty_statements = {
-    # Sessions, leases and dead letters, whatever the duties. Nothing of a pipeline is in these partitions.
+  # What each role may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and
+  # hold every call of a worker with these roles against it: keep it plain.
+  role_statements = {
+    # Sessions, leases and dead letters, whatever the roles. Nothing of a pipeline is in these partitions.
     everyone = [
       { sid = "Membership", actions = local.reads, on = ["control"], partition = ["GROUP#*", "PING"] },
       { sid = "MembershipWrites", actions = local.writes, on = ["control"], partition = ["GROUP#*"] },
@@ -114,7 +114,7 @@ locals {
   }
 
   statements = {
-    for duty, statements in local.duty_statements : duty => [
+    for role, statements in local.role_statements : role => [
       for statement in statements : {
         sid       = statement.sid
         actions   = statement.actions
@@ -131,7 +131,7 @@ locals {
   service_statements = {
     for name, service in var.services : name => concat(
       local.statements.everyone,
-      flatten([for duty in sort(tolist(service.duties)) : local.statements[duty]]),
+      flatten([for role in sort(tolist(service.duties)) : local.statements[role]]),
       [for statement in local.job_statements : statement if contains(service.duties, "engine")],
       local.key_statements,
     )

@@ -45,7 +45,8 @@ locals {
     for name, service in var.services : name => merge(
       {
         INTERLOCK_STORE   = local.store
-        INTERLOCK_DUTIES  = join(",", sort(tolist(service.duties)))
+        INTERLOCK_ROLES   = join(",", sort(tolist(service.duties)))
+        INTERLOCK_DUTIES  = join(",", sort(tolist(service.duties))) # for an image from before INTERLOCK_ROLES
         INTERLOCK_SERVICE = "${var.name}-${name}"
         INTERLOCK_HEALTH  = "0.0.0.0:${local.health_port}"
         INTERLOCK_METRICS = "emf"

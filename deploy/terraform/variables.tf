@@ -97,7 +97,7 @@ variable "services" {
   validation {
     condition = alltrue(flatten([
       for service in values(var.services) : [
-        for duty in service.duties : contains(["engine", "scheduler", "relay", "alerts", "events", "sensors"], duty)
+        for role in service.duties : contains(["engine", "scheduler", "relay", "alerts", "events", "sensors"], role)
       ]
     ]))
     error_message = "a role is one of engine, scheduler, relay, alerts, events, sensors."

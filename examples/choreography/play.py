@@ -138,7 +138,7 @@ class PlayOnAws(Play):
             "INTERLOCK_JOB_ENVIRONMENT": ",".join((*PASSED_ON, *aws)),
             "INTERLOCK_SENSORS_QUEUE": self._make_bucket(endpoint),
             "INTERLOCK_INBOX": str(HERE / "inbox.yaml"),
-            "INTERLOCK_DUTIES": "engine,scheduler,sensors",
+            "INTERLOCK_ROLES": "engine,scheduler,sensors",
             "INTERLOCK_TIMING": "fast",
         }
 

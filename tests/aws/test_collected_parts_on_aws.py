@@ -117,7 +117,7 @@ async def test_parts_through_a_queue_and_workers_that_are_killed_are_one_start(
             **place.variables(slack_api=""),
             "INTERLOCK_SENSORS_QUEUE": queue,
             "INTERLOCK_INBOX": RULES.replace("COUNT", str(count)),
-            "INTERLOCK_DUTIES": "engine,scheduler,sensors",
+            "INTERLOCK_ROLES": "engine,scheduler,sensors",
         }
         pushed = await asyncio.to_thread(
             interlock, "pipelines", "push", "pipelines/", "--yes", at=tmp_path, **variables

@@ -36,7 +36,7 @@ def place() -> Installation:
 def environment(place: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in place.variables("").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("INTERLOCK_DUTIES", "engine,scheduler,relay,alerts")
+    monkeypatch.setenv("INTERLOCK_ROLES", "engine,scheduler,relay,alerts")
 
 
 def diagnosed() -> list[dict[str, Any]]:
@@ -116,8 +116,8 @@ class Answers:
         return answer
 
 
-def looked(answers: Answers, *duties: Role, **aws: str) -> list[Diagnosis]:
-    settings = Settings(store="dynamodb://t", roles=frozenset(duties), aws=replace(AwsSettings(), **aws))
+def looked(answers: Answers, *roles: Role, **aws: str) -> list[Diagnosis]:
+    settings = Settings(store="dynamodb://t", roles=frozenset(roles), aws=replace(AwsSettings(), **aws))
 
     async def look() -> list[Diagnosis]:
         cloud = Cloud(calls=answers, settings=settings, names=NAMES, told={})

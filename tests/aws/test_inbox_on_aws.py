@@ -258,7 +258,7 @@ async def test_a_worker_takes_objects_and_events_of_others_from_their_queues(
     }
     variables = {
         **place.variables(slack_api=""),
-        "INTERLOCK_DUTIES": "events,sensors",
+        "INTERLOCK_ROLES": "events,sensors",
         "INTERLOCK_EVENTS_QUEUE": queues["events"],
         "INTERLOCK_JOB_EVENTS": "glue",
         "INTERLOCK_SENSORS_QUEUE": queues["sensors"],
@@ -292,7 +292,7 @@ async def test_a_worker_takes_objects_and_events_of_others_from_their_queues(
 
 async def test_a_worker_with_wrong_rules_does_not_start_and_says_where_they_are_wrong(tmp_path: Path) -> None:
     place = await install(endpoint_of(ministack()))
-    wrong = {"INTERLOCK_DUTIES": "sensors", "INTERLOCK_SENSORS_QUEUE": "http://queue", "INTERLOCK_INBOX": "rules: [{}]"}
+    wrong = {"INTERLOCK_ROLES": "sensors", "INTERLOCK_SENSORS_QUEUE": "http://queue", "INTERLOCK_INBOX": "rules: [{}]"}
 
     result = await asyncio.to_thread(interlock, "run", at=tmp_path, **place.variables(slack_api=""), **wrong)
 

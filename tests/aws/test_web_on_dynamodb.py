@@ -42,7 +42,7 @@ async def test_the_console_serves_and_acts_with_what_its_role_allows(tmp_path: P
     heard = calls.load(Path(os.environ[calls.DIRECTORY]))
     paused, told = Call("dynamodb:PutItem", "control", "PIPELINE#…"), Call("dynamodb:PutItem", "events", "PIPELINE#…")
     assert {Heard(paused, task_roles.WEB_OPERATOR), Heard(told, task_roles.WEB_OPERATOR)} <= heard
-    assert task_roles.not_allowed(each for each in heard if each.duties == task_roles.WEB_OPERATOR) == []
+    assert task_roles.not_allowed(each for each in heard if each.roles == task_roles.WEB_OPERATOR) == []
 
 
 def _ask(address: str, body: object = None) -> Any:  # noqa: ANN401  any JSON

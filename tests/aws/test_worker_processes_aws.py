@@ -7,6 +7,7 @@ CHAOS_ROUNDS asks for more rounds than the one below, and at the pace of product
 import asyncio
 import json
 import os
+import random
 import signal
 from collections import Counter
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import Final
 import pytest
 
 from consumers.outbox.routes import envelope
+from tests.support.aws.wire import Fault
 from tests.support.worlds.alerts import an_event
 from tests.support.worlds.aws_load import SAY_EVERY_S, goes_on, under_load
 from tests.support.worlds.aws_workers import PATIENCE_S, Crew, created_at, crew, lines
@@ -28,9 +30,12 @@ TIMING: Final = "default" if CHAOS_ROUNDS else "fast"
 FROZEN_S: Final = 20.0 if CHAOS_ROUNDS else 10.0
 THROTTLED_S: Final = 10.0
 
-TAKEN_OVER_WITHIN_S: Final = 10.0
-HANDED_OVER_WITHIN_S: Final = 5.0  # a worker that only vanished is judged dead after 7 s at the earliest
+# Alone on a machine, a takeover takes 5 s and a handover 2 s. In `make test`, three other processes compute meanwhile.
+TAKEN_OVER_WITHIN_S: Final = 10.0 if CHAOS_ROUNDS else 25.0
+HANDED_OVER_WITHIN_S: Final = 5.0 if CHAOS_ROUNDS else 15.0
 STOPPED_WITHIN_S: Final = 25.0
+FAILING: Final = 0.12  # of all requests, for so long
+FAILING_S: Final = 30.0
 ALERTS: Final = 300
 LEAD_ALERTS: Final = 30
 
@@ -120,6 +125,24 @@ async def test_a_server_that_throttles_everything_for_a_while_delays_and_loses_n
         print(f"round {number}: throttled, went on in {took.total_seconds():.1f} s, {len(load.said)} runs")
         await group.assert_each_ran_once(load.said)
         assert took.total_seconds() < TAKEN_OVER_WITHIN_S + load.late_s
+
+
+@pytest.mark.skipif(not CHAOS_ROUNDS, reason="one round takes a minute")
+@each_round
+async def test_requests_that_fail_in_every_way_delay_and_double_nothing(tmp_path: Path, number: int) -> None:
+    draw, faults = random.Random(number), [fault for fault in Fault if fault is not Fault.LATE]
+    async with crew(tmp_path, "first", "second", timing=TIMING) as group:
+        await group.reader_and_other()
+        async with under_load(group) as load:
+            group.wire.mishap = lambda: draw.choice(faults) if draw.random() < FAILING else None
+            await asyncio.sleep(FAILING_S)
+            group.wire.mishap = lambda: None
+
+        await group.complete(load.said)
+        print(f"round {number}: failing requests, {len(load.said)} runs")
+        await group.assert_each_ran_once(load.said)
+        assert {worker.process.poll() for worker in group.workers} == {None}
+        assert not any(lines(worker, "mistake.met") for worker in group.workers)
 
 
 async def _is_emptied(group: Crew) -> bool:

@@ -134,7 +134,7 @@ def _compare_roles(made: Made) -> int:
         [container] = json.loads(made["aws_ecs_task_definition", "this", service]["container_definitions"])
         given = {each["name"]: each["value"] for each in container["environment"]}
         policy = made["aws_iam_role_policy", "task", service]["policy"]
-        _compare_policy(str(service), policy, task_roles.statements_of(given["INTERLOCK_DUTIES"].split(",")))
+        _compare_policy(str(service), policy, task_roles.statements_of(given["INTERLOCK_ROLES"].split(",")))
     operators = task_roles.statements_of(task_roles.WEB_OPERATOR)
     _compare_policy("web", made["aws_iam_role_policy", "web", 0]["policy"], operators)
     return len(services) + 1

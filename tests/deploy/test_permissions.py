@@ -112,7 +112,7 @@ def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about
     assert task_roles.not_allowed(Heard(call) for call in calls) == []
 
 
-def test_what_a_process_called_is_read_again_with_its_duties(tmp_path: Path) -> None:
+def test_what_a_process_called_is_read_again_with_its_roles(tmp_path: Path) -> None:
     recorder = awscalls.Recorder(tmp_path, ALERTS)
 
     recorder.record("dynamodb", "GetItem", CHECK)
@@ -131,18 +131,18 @@ def test_a_call_that_no_role_allows_is_found() -> None:
     assert task_roles.not_allowed(heard) == ["dynamodb:Scan on control"]
 
 
-@pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
+@pytest.mark.parametrize("roles", [None, frozenset({"engine"})])
 @pytest.mark.parametrize("group", [DEFAULT_LOG_GROUP, "/aws-glue/jobs/own", "/aws-glue/jobs-role-secured/logs-v2"])
 def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
-    group: str, duties: frozenset[str] | None
+    group: str, roles: frozenset[str] | None
 ) -> None:
     """Otherwise every success would be called unchecked."""
-    heard = {Heard(call, duties) for call in awscalls.calls_of("logs", "FilterLogEvents", {"logGroupName": group})}
+    heard = {Heard(call, roles) for call in awscalls.calls_of("logs", "FilterLogEvents", {"logGroupName": group})}
 
     assert task_roles.not_allowed(heard) == []
 
 
-@pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
+@pytest.mark.parametrize("roles", [None, frozenset({"engine"})])
 @pytest.mark.parametrize(
     "call",
     [
@@ -158,12 +158,12 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
         Call("dynamodb:GetItem", "probe/items"),
     ],
 )
-def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozenset[str] | None) -> None:
-    assert len(task_roles.not_allowed([Heard(call, duties)])) == 1
+def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, roles: frozenset[str] | None) -> None:
+    assert len(task_roles.not_allowed([Heard(call, roles)])) == 1
 
 
 @pytest.mark.parametrize(
-    ("duties", "call"),
+    ("roles", "call"),
     [
         (ALERTS, Call("states:StartExecution")),
         (ALERTS, Call("glue:GetPartition", "probe/catalogue")),
@@ -180,12 +180,12 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozense
         (frozenset({"engine"}), Call("dynamodb:DeleteItem", "events", "PIPELINE#…")),
     ],
 )
-def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], call: Call) -> None:
-    assert task_roles.not_allowed([Heard(call, duties)]) == [str(Heard(call, duties))]
+def test_a_call_beyond_the_roles_of_a_worker_is_found(roles: frozenset[str], call: Call) -> None:
+    assert task_roles.not_allowed([Heard(call, roles)]) == [str(Heard(call, roles))]
 
 
 @pytest.mark.parametrize(
-    ("duties", "call"),
+    ("roles", "call"),
     [
         (ALERTS, Call("dynamodb:PutItem", "control", "PIPELINE#")),
         (ALERTS, Call("dynamodb:PutItem", "control", "GROUP#…")),
@@ -196,8 +196,8 @@ def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], c
         (frozenset(Role), Call("dynamodb:GetItem", "control", "PING")),
     ],
 )
-def test_a_call_within_the_duties_of_a_worker_is_none_to_speak_of(duties: frozenset[str], call: Call) -> None:
-    assert task_roles.not_allowed([Heard(call, duties)]) == []
+def test_a_call_within_the_roles_of_a_worker_is_none_to_speak_of(roles: frozenset[str], call: Call) -> None:
+    assert task_roles.not_allowed([Heard(call, roles)]) == []
 
 
 def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> None:
@@ -208,13 +208,13 @@ def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> 
     assert task_roles.problems(heard, is_whole=False) == []
 
 
-def test_the_duties_of_the_roles_are_those_of_the_program() -> None:
-    assert task_roles.duties() == frozenset(Role)
+def test_the_roles_of_the_roles_are_those_of_the_program() -> None:
+    assert task_roles.roles() == frozenset(Role)
 
 
-@pytest.mark.parametrize("duty", Role)
-def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: Role) -> None:
-    held = frozenset({duty})
+@pytest.mark.parametrize("role", Role)
+def test_the_doctor_tries_what_the_role_of_a_role_allows_and_nothing_else(role: Role) -> None:
+    held = frozenset({role})
     probes = list(table_probes({table: f"t-{table}" for table in TableName}, held))
     tried = {call for each in probes for call in awscalls.calls_of(each.service, each.operation, each.parameters)}
 

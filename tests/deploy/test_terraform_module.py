@@ -10,7 +10,7 @@ import pytest
 from consumers.outbox.severities import told_pattern
 from tests.support.aws.terraform_files import FILES, MODULE, bare, default_of, local, parsed
 from tests.support.pages import terraform_table
-from worker.config.settings import NAMES
+from worker.config.settings import NAMES, OLD_NAMES
 from worker.core.run.triggering import START_BACKOFF
 from worker.jobs.state_changes import STATE_CHANGES
 from worker.store.dynamodb.schema import STREAMED, TableSchema
@@ -100,7 +100,7 @@ def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
     given = set(re.findall(r"\b(INTERLOCK_[A-Z_]+|OTEL_[A-Z_]+)\s*=", _text("service.tf") + _text("web.tf")))
 
     assert given
-    assert given <= set(NAMES)
+    assert given <= {*NAMES, *OLD_NAMES}
 
 
 def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:

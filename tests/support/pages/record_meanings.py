@@ -345,8 +345,8 @@ RECORDS: Final[Sequence[Record]] = (
         {
             **_RUN,
             "row": "the row, if it cannot be read; otherwise null",
-            "kind": "`failed`, `unreadable`, `active`, `in dry run`, `cancelled` or `completed`",
-            "state": "the stored state, for example `POLLING`",
+            "kind": "`failed`, `missed`, `unreadable`, `active`, `in dry run`, `cancelled` or `completed`",
+            "state": "the stored state, for example `POLLING`; `MISSED` for a run that does not exist",
             "status": "the state in the words of the docs, for example `running`",
             "since": "since when",
             "attempt": "the number of the attempt",
@@ -424,6 +424,17 @@ RECORDS: Final[Sequence[Record]] = (
             "failure": "why the result is unknown; null if it is known",
             "durationMs": "how long it took, in milliseconds",
             "rules": "each rule on the probe: `part` of the file, `passed`, `reason`, `wanted`",
+        },
+    ),
+    Record(
+        ("lineage",),
+        "lineage",
+        "one record",
+        {
+            "nodes": "one for each pipeline: `pipeline`, `depth`, and with `--period` its `runs`",
+            "edges": "one for each `after`: `upstream`, `downstream`, `periods`",
+            "unknown": "upstreams that are not in the store",
+            "isCut": "whether there are more pipelines than shown",
         },
     ),
     Record(
