@@ -279,6 +279,46 @@ async def test_a_message_does_not_repeat_the_run_that_its_row_names(world: Conso
     assert "ledger-close/stream/" not in text
 
 
+@pytest.mark.parametrize("path", ["/events", "/alerts", "/pipelines/ledger-close"])
+async def test_a_run_is_named_with_its_schedule_if_that_has_a_name(world: ConsoleWorld, path: str) -> None:
+    def failed(schedule: str, day: int) -> Event:
+        return Event(
+            id=schedule,
+            type=EventType.RETRY_EXHAUSTED,
+            at=world.clock.now(),
+            pipeline="ledger-close",
+            schedule=schedule,
+            period=f"2027-02-{day:02}",
+            message="failed for good",
+        )
+
+    await world.tables.commit(event_write(failed("evening", 14)), event_write(failed("cron", 15)))
+
+    text = await page(world, path)
+
+    assert "2027-02-14 evening" in text
+    assert "2027-02-15 cron" not in text
+
+
+async def test_an_alert_names_its_run_if_that_is_not_the_run_of_its_line(world: ConsoleWorld) -> None:
+    cause = {"pipeline": "orders-daily", "schedule": "stream", "period": "2027-02-14", "status": "failed"}
+    event = Event(
+        id="breach",
+        type=EventType.SLA_BREACH,
+        at=world.clock.now(),
+        pipeline="ledger-close",
+        schedule="stream",
+        period="2027-02-15",
+        message="ledger-close/stream/2027-02-15 breached its deadline",
+        detail={"rootCause": cause},
+    )
+    await world.tables.commit(event_write(event))
+
+    shown = await page(world, "/alerts")
+
+    assert re.search(r"orders-daily 2027-02-14 .{0,80} ledger-close/2027-02-15 breached its deadline", shown)
+
+
 async def test_workers_show_who_is_alive_and_who_is_silent(world: ConsoleWorld) -> None:
     assert "worker-1 ✓ alive" in await page(world, "/workers")
 

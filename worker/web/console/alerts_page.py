@@ -46,6 +46,15 @@ class AlertLine:
     channel: str
     link: str
 
+    @property
+    def said(self) -> str:
+        """Return what the last alert says, with its run unless that is the run of the line."""
+        last = self.last
+        # A line is about the root cause, and its last alert may be about a run that waits for it.
+        run = (self.thread.pipeline, self.thread.schedule, self.thread.period)
+        is_same = (last.pipeline, last.schedule, last.period) == run
+        return last.sentence if is_same else last.named_sentence
+
 
 async def alerts_page(console: Console, request: Request) -> Response:
     now, tables = console.context.clock.now(), console.context.tables

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worker.core.model.run_names import UNNAMED
 from worker.web.access import AccessRole, Caller
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.console.banners import banners
@@ -167,4 +168,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["moment"] = moment_text
+    templates.tests["unnamed"] = UNNAMED.__contains__
     return templates
