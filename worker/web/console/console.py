@@ -168,5 +168,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["moment"] = moment_text
-    templates.tests["unnamed"] = UNNAMED.__contains__
+    templates.tests["unnamed"] = _is_unnamed
     return templates
+
+
+def _is_unnamed(value: str) -> bool:
+    return value in UNNAMED
