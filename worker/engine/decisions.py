@@ -108,6 +108,13 @@ class DecidedDryRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Outdated:
+    """States that a sensor was judged by a version that is not in force."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotOurs:
     """States that there is no such pipeline or schedule."""
 
@@ -116,7 +123,7 @@ class NotOurs:
 
 # Evaluates a run that is about to be created; None if its rules do not hold, or were not evaluated.
 EvaluateFirst: TypeAlias = Callable[[Run, Pipeline, Schedule], Awaitable[RulesHeld | None]]
-Answer: TypeAlias = Decided | DecidedDryRun | NotOurs
+Answer: TypeAlias = Decided | DecidedDryRun | Outdated | NotOurs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +227,8 @@ class Decisions:
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return NotOurs(f"{key}: there is no such {'schedule' if version else 'pipeline'} in force")
+        if _is_outdated(fact, version) and not _is_active(loaded):
+            return Outdated(f"{key}: its sensor was judged by a version that is not in force; it is judged again")
         if version.pipeline.dry_run and not _is_active(loaded) and not _is_success_report(fact):
             return DecidedDryRun(version, schedule)
         if isinstance(fact, BEARING) and fact.birth.config_hash != version.config_hash:
@@ -342,6 +351,17 @@ def _open(request: RerunRequest | None) -> OpenRequest | None:
 
 def _is_active(loaded: Run | ForeignRun | None) -> bool:
     return isinstance(loaded, Run) and not loaded.is_ended
+
+
+def _is_outdated(fact: Fact, in_force: Version) -> bool:
+    """Return whether a fact rests on a trigger that may not hold in the version in force."""
+    match fact:
+        case RunTriggered(signal=signal) if signal is not None:
+            return fact.birth.config_hash != in_force.config_hash
+        case SignalOverdue() if fact.sensor_key:
+            return fact.birth.config_hash != in_force.config_hash
+        case _:
+            return False
 
 
 def _is_success(fact: Fact) -> TypeGuard[JobSucceeded | JobReported]:

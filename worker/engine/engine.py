@@ -42,7 +42,7 @@ from worker.core.run.state import Run, StartStep, State
 from worker.engine.actions import JobActions
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
-from worker.engine.decisions import Decided, DecidedDryRun, Decisions
+from worker.engine.decisions import Decided, DecidedDryRun, Decisions, Outdated
 from worker.engine.dispatcher import ActionDispatcher
 from worker.engine.dry_runs import DryRunEngine
 from worker.engine.evaluations import Evaluations
@@ -99,6 +99,10 @@ class Handled(Enum):
 
     SETTLED = auto()
     HELD_BACK = auto()
+
+
+class VersionChanged(RetryLater):
+    """VersionChanged: a sensor was judged by an old version. Read the one in force and repeat."""
 
 
 class Engine:
@@ -225,6 +229,8 @@ class Engine:
     ) -> Handled:
         """Decide on a fact, commit, and act. Raises `RetryLater`, and `Rejected` for a damaged row.
 
+        Raises `VersionChanged` for a sensor that was judged by another version than the one in force.
+
         `seen` is the run as the caller knows it, `current` the version in force if the caller has just read it; only
         the first try uses them. None means that the row is read.
         """
@@ -247,6 +253,8 @@ class Engine:
                 return self._follow_up(key, fact, answer)
         if isinstance(answer, DecidedDryRun):
             await self._dry_runs.handle(key, fact, answer.version, answer.schedule)
+        elif isinstance(answer, Outdated):
+            raise VersionChanged(answer.reason)
         else:
             self._fact_log.ignored(key, fact, answer.reason)
         return Handled.SETTLED

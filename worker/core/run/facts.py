@@ -78,6 +78,7 @@ class SignalOverdue:
     key: RunKey
     birth: NewRun
     deadline_at: datetime
+    sensor_key: str = ""  # the trigger sensor that was written too late; empty: none was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from worker.core.run.sensor_match import is_named_by
 from worker.core.run.state import FailureCategory, State, Status
 from worker.core.time.periods import Period
 from worker.engine.commits import Commits
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, VersionChanged
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.dependents import Dependents
@@ -211,7 +211,11 @@ class Router:
         if version is None or not is_named_by(version.pipeline, sensor.key):
             return
         written_at = change.at if self._installed.is_news(change.at) else None
-        await self._sensors.handle(version, ObservedSensor(sensor=sensor, at=change.at, written_at=written_at))
+        try:
+            await self._sensors.handle(version, ObservedSensor(sensor=sensor, at=change.at, written_at=written_at))
+        except VersionChanged:
+            self._known.forget(_pipeline_of(change))  # the record comes again, and is judged by the version in force
+            raise
 
     async def _trait_written(self, change: Change, image: Row) -> None:
         """Handle a probe's result like a sensor that was written when its content changed."""

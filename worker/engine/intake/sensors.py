@@ -141,7 +141,7 @@ class SensorIntake:
             await self.refuse(key, said.key, content, refusal)
             return set()
         await self.warn_of_grain(key, schedule, said.key, {"sensorKey": said.key})
-        await self._close_if_overdue(key, version, schedule, seen)
+        await self._close_if_overdue(key, version, schedule, said.key, seen)
         arrived_at = await self.arrival(key, schedule, seen.at)
         wanted = RunTriggered(
             key=key,
@@ -168,7 +168,9 @@ class SensorIntake:
         # A deleted run is not missing: no caller needs to count it, or to try again.
         return await self._deletions.load(key) is not None or not seen.may_begin(key)
 
-    async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: ObservedSensor) -> None:
+    async def _close_if_overdue(
+        self, key: RunKey, version: Version, schedule: Schedule, sensor_key: str, seen: ObservedSensor
+    ) -> None:
         """Give the run up, unless it exists, if its trigger sensor was written after the deadline.
 
         After that, the sensor creates no run.
@@ -176,7 +178,8 @@ class SensorIntake:
         deadline_at = trigger_deadline_at(schedule, key.period)
         if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
             birth = self._engine.new_run(version)
-            await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
+            overdue = SignalOverdue(key=key, birth=birth, deadline_at=deadline_at, sensor_key=sensor_key)
+            await self._engine.handle(key, overdue)
 
     async def refusal(self, key: RunKey, schedule: Schedule) -> OutOfRange | None:
         """Return why no run can be created for a period; None if one can be, or exists."""
