@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scheduler.watchdog.alerts import Alert, Alerts
 from tests.support.builders.cli_runs import (
     ORDERS,
     PERIOD,
@@ -26,6 +27,7 @@ from worker.cli.terminal.console import Screen, passed
 from worker.config.store_setting import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -33,9 +35,11 @@ from worker.core.model.values import Json
 from worker.core.run.state import DryRun, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.explain.waiting import waits_for
+from worker.operations.runs.missed_runs import READ_MAX
 from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
 from worker.store.repos import dry_runs
 from worker.store.repos.events import event_write
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.repos.sessions import Sessions
 from worker.store.repos.sla_watches import SlaWatches
@@ -102,7 +106,7 @@ def test_a_missed_run_is_shown_until_it_exists() -> None:
             pipeline=PipelineId("orders"),
             schedule=ScheduleId("stream"),
             period=period,
-            message=f"no run of {period} has begun",
+            message=f"orders/stream/{period} did not start, as scheduled",
         )
 
     async def put(tables: Tables) -> None:
@@ -124,8 +128,70 @@ def test_a_missed_run_is_shown_until_it_exists() -> None:
             ("active", "2027-03-19", "running"),
             ("active", "2027-03-21", "waiting"),
         ]
-        assert found[0]["waitsFor"] == "no run of 2027-03-20 has begun"
+        assert found[0]["waitsFor"] == "did not start, as scheduled"
         assert "1 missed, 2 active" in interlock("status", *arguments).stdout
+
+
+def report_missed(*periods: str, pipeline: str = "orders") -> None:
+    """Let the watchdog report runs that did not start: more than three of a pipeline in one event."""
+
+    def alert(period: str) -> Alert:
+        key = key_of(period, pipeline)
+        tell = EmitEvent(type=EventType.SCHEDULE_MISSED, message=f"{key} did not start", detail={"source": "watchdog"})
+        return Alert(key=key, due_at=TODAY - HOUR, tell=tell)
+
+    in_store(lambda tables: Alerts(tables, ManualClock(TODAY)).tell([alert(period) for period in periods]))
+
+
+@pytest.mark.parametrize("arguments", [(), ("orders",)])
+@pytest.mark.parametrize("missed", [3, 4, 21, 48])
+def test_runs_that_were_missed_together_are_all_missed(missed: int, arguments: tuple[str, ...]) -> None:
+    report_missed(*days(missed, first="2026-09-01"))
+
+    found = [line for line in lines(*arguments) if line["type"] == "run"]
+
+    named = min(missed, 20)  # a summary names no more
+    assert [line["period"] for line in found] == days(missed, first="2026-09-01")[:named]
+    assert all(line["kind"] == "missed" for line in found)
+    if missed > named:
+        assert cuts(*arguments) == [("missed", 20, 20, False)]
+        assert last_line(*arguments) == "at least 20 missed; use `interlock schedule missed` to see all"
+    else:
+        assert cuts(*arguments) == []
+        assert last_line(*arguments) == f"{missed} missed"
+
+
+def test_a_run_that_was_deleted_or_whose_pipeline_was_removed_is_not_missed() -> None:
+    report_missed("2027-03-20", "2027-03-21")
+    report_missed("2027-03-20", pipeline="sales")
+    put_runs(a_run(State.COMPLETED, "2027-03-21", outcome=Outcome.SUCCEEDED))
+
+    assert interlock("runs", "delete", "orders", "2027-03-21", "--reason", "a trial", "--yes").exit_code == 0
+    in_store(lambda tables: Pipelines(tables).remove(PipelineId("sales")))
+
+    assert last_line() == last_line("orders") == "1 missed"
+
+
+def test_missed_runs_of_others_take_no_room_from_those_of_a_pipeline() -> None:
+    report_missed("2027-03-20")
+
+    async def report_many(tables: Tables) -> None:
+        for number in range(READ_MAX):
+            event = Event(
+                id=f"{number}",
+                type=EventType.SCHEDULE_MISSED,
+                at=TODAY + timedelta(seconds=number + 1),
+                pipeline="gone",
+                schedule="cron",
+                period="2027-03-20",
+            )
+            await tables.commit(event_write(event))
+
+    in_store(report_many)
+
+    assert last_line("orders") == "1 missed"
+    assert cuts() == [("missed", 0, 0, False)]
+    assert last_line() == "at least 0 missed; use `interlock schedule missed` to see all"
 
 
 def test_a_completed_run_shows_until_when_it_is_monitored() -> None:

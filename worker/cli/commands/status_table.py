@@ -24,6 +24,7 @@ DAYS = 2
 LIMIT = 50
 REFRESH_S = 2.0
 RAISE_LIMIT = "raise --limit"
+USE_SCHEDULE_MISSED = "use `interlock schedule missed`"
 STYLES = {
     Rank.FAILED: "red",
     Rank.MISSED: "red",
@@ -155,21 +156,32 @@ def _shown_name(line: RunLine, several: dict[PipelineId, bool]) -> str:
 
 def totals(board: RunList) -> str:
     """Return how many runs there are of each kind, and which kinds are not shown completely."""
-    parts = ", ".join(_total(board, rank) for rank in Rank if board.totals.get(rank)) or "no runs"
+    counted = [_total(board, rank) for rank in Rank if board.totals.get(rank) or _is_cut(board, rank)]
+    parts = ", ".join(counted) or "no runs"
+    hints = dict.fromkeys(_hint(board, rank) for rank in Rank if _is_cut(board, rank))
     if board.is_cut:
-        return f"{parts}; earlier periods are not shown: {RAISE_LIMIT}"
-    return f"{parts}; {RAISE_LIMIT} to see all" if any(_is_cut(board, rank) for rank in Rank) else parts
+        hints = {f"earlier periods are not shown: {RAISE_LIMIT}": None, **hints}
+        hints.pop(RAISE_LIMIT, None)
+    elif hints:
+        return f"{parts}; {' or '.join(hints)} to see all"
+    return "; ".join([parts, *hints])
 
 
 def _total(board: RunList, rank: Rank) -> str:
-    total, shown = board.totals[rank], board.shown.get(rank, 0)
+    total, shown = board.totals.get(rank, 0), board.shown.get(rank, 0)
     count = f"{'at least ' if rank in board.uncounted else ''}{total:,} {WORDS[rank]}"
     return f"{count} ({shown:,} shown)" if shown < total else count
 
 
 def _is_cut(board: RunList, rank: Rank) -> bool:
     total = board.totals.get(rank, 0)
-    return board.shown.get(rank, 0) < total or (rank in board.uncounted and total > 0)
+    # The list of an end state has runs of several ranks, and usually none of most; that of missed runs has only these.
+    return board.shown.get(rank, 0) < total or (rank in board.uncounted and (total > 0 or rank is Rank.MISSED))
+
+
+def _hint(board: RunList, rank: Rank) -> str:
+    # A higher limit shows all missed runs that were counted, but counts no more of them.
+    return USE_SCHEDULE_MISSED if rank is Rank.MISSED and rank in board.uncounted else RAISE_LIMIT
 
 
 def left_out(board: RunList, limit: int) -> Iterator[Truncation]:
@@ -178,9 +190,9 @@ def left_out(board: RunList, limit: int) -> Iterator[Truncation]:
             yield Truncation(
                 what=WORDS[rank],
                 shown=board.shown.get(rank, 0),
-                total=board.totals[rank],
+                total=board.totals.get(rank, 0),
                 is_exact=rank not in board.uncounted,
-                hint=RAISE_LIMIT,
+                hint=_hint(board, rank),
             )
     if board.is_cut:
         yield Truncation(what="periods", shown=limit, hint=RAISE_LIMIT)

@@ -77,10 +77,11 @@ class Events:
             return False
         return True
 
-    async def latest(self, pipeline: str, limit: int = 100) -> list[StoredEvent]:
+    async def latest(self, pipeline: str, limit: int = 100, *, since: datetime | None = None) -> list[StoredEvent]:
         """Return the last events of a pipeline, latest first."""
         partition = keys.pipeline_pk(pipeline)
-        rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=_ALL_TIMES, reverse=True, limit=limit)
+        span = _ALL_TIMES if since is None else Between(keys.millis_text(since), AFTER_ALL_TIMES)
+        rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=span, reverse=True, limit=limit)
         return _latest_first(rows)
 
     async def since(
