@@ -21,6 +21,8 @@ NUMBER, BYTES, MAP = "$n", "$b", "$m"
 TEXT_SET, NUMBER_SET, BYTES_SET = "$ss", "$ns", "$bs"
 TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, so the parsed JSON is the row
 JSON_INT_MAX: Final = 2**63
+# What bytes of another program raise: no JSON, a tag with other content, nesting without end.
+UNREADABLE: Final = (ValueError, ArithmeticError, TypeError, AttributeError, RecursionError)
 
 
 def encode(value: Value) -> bytes:
@@ -34,22 +36,34 @@ def encode(value: Value) -> bytes:
 
 
 def decode_row(body: bytes) -> Row:
-    """Decode exactly what `encode` was given; numbers are `int` if whole and `Decimal` otherwise."""
-    return cast("dict[str, Value]", decode(body))
+    """Decode exactly what `encode` was given; numbers are `int` if whole and `Decimal` otherwise.
+
+    Raises `ConfigError` for bytes that `encode` has not written, or that are no row.
+    """
+    row = decode(body)
+    if type(row) is not dict:
+        raise _damaged(body, f"a {type(row).__name__} is no row")
+    return cast("dict[str, Value]", row)
 
 
 def decode(body: bytes) -> Value:
     """Decode a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
     try:
         parsed = cast("Encodable", from_json(body))
-    except ValueError as error:
-        raise ConfigError(
-            f"a stored row is damaged ({error}): it begins with {body[:60]!r}; find it with `interlock store check`, "
-            "then restore the store from a backup, or delete the row"
-        ) from error
-    if TAG_MARK not in body:
-        return parsed
-    return _untagged(parsed)
+        if TAG_MARK not in body:
+            return parsed
+        return _untagged(parsed)
+    except UNREADABLE as error:
+        raise _damaged(body, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(body: object, problem: str) -> ConfigError:
+    # Another program may have stored text or a number: SQLite returns what is there.
+    begin = body[:60] if isinstance(body, bytes | str) else body
+    return ConfigError(
+        f"a stored row is damaged ({problem}): it begins with {begin!r}; restore the store from a backup, or remove "
+        "the row as `interlock store check` says"
+    )
 
 
 def _tagged(value: Value) -> Encodable:
@@ -154,9 +168,9 @@ _SET_MEMBER: Final[Mapping[str, Callable[..., str]]] = {
 }
 _UNTAG: Final[Mapping[str, Callable[[Encodable], Value]]] = {
     NUMBER: lambda content: number_from_text(str(content)),
-    BYTES: lambda content: base64.b64decode(str(content)),
+    BYTES: lambda content: base64.b64decode(str(content), validate=True),
     MAP: _unwrapped_map,
     TEXT_SET: lambda content: frozenset(_texts(content)),
     NUMBER_SET: lambda content: frozenset(number_from_text(text) for text in _texts(content)),
-    BYTES_SET: lambda content: frozenset(base64.b64decode(text) for text in _texts(content)),
+    BYTES_SET: lambda content: frozenset(base64.b64decode(text, validate=True) for text in _texts(content)),
 }

@@ -2,12 +2,15 @@
 
 import os
 import pty
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +31,51 @@ job: {type: command, config: {command: load}}
 """
 
 LOOKS = ["store check", "store stats", "doctor", "migrate check orders", "status", "events", "leases", "dlq list"]
+
+
+# What another program may leave in a row: no JSON, no object, tags with other content, no bytes at all; another key.
+UNREADABLE = [
+    b"\x00garbage",
+    b"[1]",
+    b'{"rows": {"$n": "many"}}',
+    b'{"rows": {"$ss": 5}}',
+    b'{"rows": {"$b": "?"}}',
+    b'{"rows": {"$m": 5}}',
+    b'{"a":' * 100_000,
+    b'{"$n":' * 900 + b"1" + b"}" * 900,
+    "text",
+    5,
+]
+OF_ANOTHER_KEY = [b"{}", b'{"PK": "PIPELINE#orders", "SK": "SENSOR#other"}']
+
+
+def change_row(folder: Path, change: str, value: object, *, sk: str, pk: str = "PIPELINE#orders") -> None:
+    with closing(sqlite3.connect(folder / "interlock.db", isolation_level=None)) as connection:
+        done = connection.execute(f"UPDATE row SET {change} WHERE pk = ? AND sk = ?", (value, pk, sk))
+    assert done.rowcount == 1
+
+
+def problems() -> list[dict[str, Any]]:
+    return [each for each in records(interlock("store", "check", "--json").stdout) if not each["ok"]]
+
+
+def remove_as_told(folder: Path, remedy: str) -> None:
+    """Do what the remedy says, as the program `sqlite3` does it."""
+    [command] = re.findall(r"&& sqlite3 (.*?)(?:, then check again)?$", remedy)
+    bail, name, backup, statements = shlex.split(command)
+    assert (bail, backup.split()[0]) == ("-bail", ".backup")
+    with closing(sqlite3.connect(folder / name, isolation_level=None)) as connection:
+        connection.executescript(statements)
+
+
+def push(folder: Path, name: str) -> None:
+    (folder / f"{name}.yaml").write_text(PIPELINE.replace("orders", name))
+    result = interlock("pipelines", "push", f"{name}.yaml", "--yes")
+    assert result.exit_code == 0, result.output
+
+
+def listed() -> list[str]:
+    return sorted(each["id"] for each in records(interlock("pipelines", "list", "--json").stdout))
 
 
 def make_older(path: Path) -> None:
@@ -98,30 +146,105 @@ def test_check_looks_at_everything_and_finds_a_new_store_sound() -> None:
     assert result.stdout.endswith("no problems found\n")
 
 
-@pytest.mark.parametrize("body", [b"\x00garbage", b"[1]", b'{"rows": {"$n": "many"}}', "text"])
-def test_a_row_that_something_else_wrote_is_named_with_what_to_do(here: Path, body: bytes | str) -> None:
+@pytest.mark.parametrize("body", UNREADABLE + OF_ANOTHER_KEY)
+def test_a_row_that_something_else_wrote_is_named_with_what_to_do(here: Path, body: object) -> None:
     interlock("store", "init")
     for number in range(3):
         interlock("sensor", "put", "orders", f"ready-{number}", "status=done")
-    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE row SET body = ? WHERE sk = 'SENSOR#ready-1'", (body,))
+    change_row(here, "body = ?", body, sk="SENSOR#ready-1")
 
-    [verdict] = [each for each in records(interlock("store", "check", "--json").stdout) if not each["ok"]]
+    [verdict] = problems()
 
     assert verdict["finding"] == "damaged: control PIPELINE#orders SENSOR#ready-1"
-    assert "delete these rows" in verdict["remedy"]
+    assert "remove these rows with their index entries" in verdict["remedy"]
 
 
-def test_whoever_meets_a_damaged_row_is_told_how_to_find_it(here: Path) -> None:
+@pytest.mark.parametrize("body", UNREADABLE)
+def test_whoever_meets_a_damaged_row_is_told_how_to_find_it(here: Path, body: object) -> None:
     interlock("store", "init")
     interlock("sensor", "put", "orders", "ready", "status=done")
-    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE row SET body = x'00' WHERE sk = 'SENSOR#ready'")
+    change_row(here, "body = ?", body, sk="SENSOR#ready")
 
     result = interlock("sensor", "get", "orders", "ready")
 
     assert result.exit_code == 2
-    assert "find it with `interlock store check`" in result.stderr
+    assert "remove the row as `interlock store check` says" in result.stderr
+
+
+@pytest.mark.parametrize("column", ["tbl", "pk", "sk"])
+@pytest.mark.parametrize("text", [b"other", b"\xff\xfe"])
+def test_a_row_under_a_key_that_nobody_writes_is_named(here: Path, column: str, text: bytes) -> None:
+    interlock("store", "init")
+    interlock("sensor", "put", "orders", "ready", "status=done")
+    change_row(here, f"{column} = CAST(? AS TEXT)", text, sk="SENSOR#ready")
+
+    [verdict] = problems()
+
+    assert verdict["subject"] == "rows"
+    assert text.decode(errors="backslashreplace") in verdict["finding"]
+
+
+def test_large_rows_are_checked_a_few_at_a_time(here: Path) -> None:
+    interlock("store", "init")
+    for number in range(5):
+        interlock("sensor", "put", "orders", f"ready-{number}", "--data", f'{{"text": "{"x" * 390_000}"}}')
+    change_row(here, "body = ?", b"[1]", sk="SENSOR#ready-4")
+
+    [verdict] = problems()
+
+    assert verdict["finding"] == "damaged: control PIPELINE#orders SENSOR#ready-4"
+
+
+def test_of_many_damaged_rows_the_first_are_named_and_the_removal_says_to_check_again(here: Path) -> None:
+    interlock("store", "init")
+    for number in range(11):
+        interlock("sensor", "put", "orders", f"ready-{number:02}", "status=done")
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE row SET body = x'00'")
+
+    [first] = problems()
+    remove_as_told(here, first["remedy"])
+    [second] = problems()
+    remove_as_told(here, second["remedy"])
+
+    assert first["finding"].endswith("SENSOR#ready-09; and more")
+    assert first["remedy"].endswith(", then check again")
+    assert second["finding"] == "damaged: control PIPELINE#orders SENSOR#ready-10"
+    assert problems() == []
+
+
+def test_rows_that_were_removed_as_told_can_be_written_again(here: Path) -> None:
+    interlock("store", "init")
+    for name in ("orders", "returns"):
+        push(here, name)
+    change_row(here, "body = ?", b"[1]", sk="CONFIG", pk="PIPELINE#returns")
+
+    [verdict] = problems()
+    remove_as_told(here, verdict["remedy"])
+
+    assert problems() == []
+    assert listed() == ["orders"]
+    push(here, "visits")
+    assert listed() == ["orders", "visits"]
+    push(here, "returns")
+    assert listed() == ["orders", "returns", "visits"]
+
+
+def test_a_row_that_was_deleted_without_its_index_entries_neither_hides_nor_shows_another(here: Path) -> None:
+    interlock("store", "init")
+    for name in ("orders", "returns"):
+        push(here, name)
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM row WHERE sk = 'CONFIG' AND pk = 'PIPELINE#returns'")
+        # As if its row had the id of the deleted one: the entries left behind name it.
+        reused = "UPDATE index_entry SET row = (SELECT id FROM row WHERE pk = ? AND sk = 'CONFIG') WHERE pk = ?"
+        connection.execute(reused, ("PIPELINE#orders", "PIPELINE#returns"))
+
+    assert listed() == ["orders"]
+    push(here, "visits")
+    push(here, "returns")
+
+    assert listed() == ["orders", "returns", "visits"]
 
 
 def test_check_of_no_store_says_how_to_make_one_and_makes_none(here: Path) -> None:
@@ -138,8 +261,9 @@ def test_check_finds_an_older_file_and_does_not_migrate_it(here: Path) -> None:
     first, second = interlock("store", "check", "--json"), interlock("store", "check", "--json")
 
     assert (first.exit_code, second.exit_code) == (1, 1)
-    [verdict] = records(second.stdout)
+    verdict, *others = records(second.stdout)
     assert verdict["ok"] is False
+    assert [(each["subject"], each["ok"]) for each in others] == [("integrity", True), ("rows", True)]
     assert f"has version 1 and this program uses {VERSION}" in verdict["finding"]
     assert "interlock store migrate" in verdict["remedy"]
 
@@ -260,12 +384,42 @@ def test_a_migration_killed_while_it_copies_leaves_nothing_that_looks_like_a_cop
     killed = subprocess.run([sys.executable, "-c", code, "store", "migrate"], cwd=here, env=environment(), check=False)
     assert killed.returncode == -signal.SIGKILL
     assert list(here.glob("*.bak")) == []
+    [part] = here.glob("*.bak.part")
+    os.utime(part, (0, 0))
 
     assert interlock("store", "migrate").exit_code == 0
 
-    [copy] = here.glob("*.bak")
+    [copy] = here.glob("*.bak*")
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_a_damaged_row_of_an_older_file_is_named_and_removed_before_the_migration(here: Path) -> None:
+    make_older(here / "interlock.db")
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("INSERT INTO row (tbl, pk, sk, body) VALUES ('control', 'p', 's', x'00')")
+
+    refused = [interlock("store", "migrate") for _ in range(2)]
+
+    assert [result.exit_code for result in refused] == [2, 2]
+    assert "has damaged rows and was not changed: control p s" in refused[0].stderr
+    assert list(here.glob("*.bak*")) == []
+    [_, verdict] = problems()
+    assert verdict["finding"] == "damaged: control p s"
+    remove_as_told(here, verdict["remedy"])
+    assert interlock("store", "migrate").exit_code == 0
+    assert problems() == []
+
+
+def test_a_migration_that_fails_leaves_no_copy(here: Path) -> None:
+    make_older(here / "interlock.db")
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE meta (x)")  # the migration creates it
+
+    result = interlock("store", "migrate")
+
+    assert result.exit_code == 2
+    assert list(here.glob("*.bak*")) == []
 
 
 def test_migrate_keeps_no_copy_if_told_so(here: Path) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
-from itertools import islice
+from glob import escape
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -16,8 +16,8 @@ import msgspec
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
 from worker.store.admin import Figure, Migration, StoreFinding
-from worker.store.row_codec import decode_row
 from worker.store.sqlite.commit import EPOCH
+from worker.store.sqlite.damage import damaged_rows, described, removal
 from worker.store.sqlite.errors import TROUBLES, translated, unusable
 from worker.store.sqlite.file import BUSY_TIMEOUT, connect, connect_in_memory
 from worker.store.sqlite.identity import (
@@ -32,7 +32,6 @@ from worker.store.sqlite.schema import APPLICATION_ID, VERSION
 from worker.store.sqlite.statements import (
     CHANGE_OLDEST,
     ENTRIES_COUNT,
-    ROWS_AFTER,
     ROWS_COUNT,
     ROWS_EXPIRED_COUNT,
     TRIMMED_GET,
@@ -40,8 +39,9 @@ from worker.store.sqlite.statements import (
 from worker.store.table import ACTIVE, LISTS, Index, TableName
 
 PROBLEMS_MAX: Final = 10
-CHECKED_ROWS: Final = 1_000
 ROOM_BYTES_MIN: Final = 100_000  # a few commits of a few rows
+PART: Final = ".part"
+ABANDONED_AFTER: Final = timedelta(hours=1)  # a copy that is being written changes all the time
 WAL, FULL = "wal", 2
 
 # Kinds of rows that an index can count: a name, the index, and the prefix of their partitions in it.
@@ -130,8 +130,18 @@ class SqliteAdmin:
         if not _is_there(self._path):
             self._require_ready()
         before = self._stamp()
+        if before.is_older and (damaged := damaged_rows(self._opened)):
+            raise ConfigError(
+                f"the store {self._path} has damaged rows and was not changed: {described(damaged)}; "
+                f"{removal(self._path, damaged)}"
+            )
         copy = self._back_up(before.version) if with_backup and before.is_older else None
-        connect(self._path).close()
+        try:
+            connect(self._path).close()
+        except BaseException:
+            if copy is not None:
+                copy.unlink(missing_ok=True)  # the store is as it was, and each further try would leave another copy
+            raise
         return Migration(before=before.version, after=self._stamp().version, backup=copy)
 
     def _back_up(self, version: int) -> Path:
@@ -140,16 +150,25 @@ class SqliteAdmin:
         copy = self._path.with_name(f"{self._path.name}.v{version}.{moment}.bak")
         if copy.exists():
             raise ConfigError(f"the copy {copy} is there already; move it away, or migrate with --no-backup")
+        self._remove_abandoned_copies()
         # An incomplete copy is worse than none: the process may be killed at any moment.
-        part = copy.with_name(f"{copy.name}.part")
+        part = copy.with_name(f"{copy.name}{PART}")
         try:
             with self._opened() as source, closing(sqlite3.connect(part)) as target:
                 source.backup(target)
             part.rename(copy)
+            _sync_folder(copy.parent)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
         return copy
+
+    def _remove_abandoned_copies(self) -> None:
+        """Remove incomplete copies of migrations that were killed; another process may be writing a young one."""
+        for part in self._path.parent.glob(f"{escape(self._path.name)}.v*.bak{PART}"):
+            with suppress(FileNotFoundError):
+                if self._clock.now().timestamp() - part.stat().st_mtime > ABANDONED_AFTER.total_seconds():
+                    part.unlink()
 
     def _stamp(self) -> Stamp:
         with self._opened() as connection:
@@ -179,15 +198,36 @@ class SqliteAdmin:
             self._require_writable()
         except (ConfigError, RetryLater) as error:
             yield _refused("file", error)
+            # It must be sound before it can be migrated.
+            yield from self._soundness() if self._is_older() else ()
             return
         yield StoreFinding("file", f"{self._path} can be opened and written")
         yield StoreFinding("version", f"{VERSION}, the one this program uses")
+        yield (layout := self._tried("layout", self._layout))
+        if layout.is_sound:
+            yield self._tried("durability", self._durability)
+            yield from self._soundness()
+            yield self._tried("feed", self._feed)
+            yield self._tried("changes", self._changes)
+
+    def _soundness(self) -> Iterator[StoreFinding]:
+        yield self._tried("integrity", self._integrity)
+        yield self._tried("rows", self._rows)
+
+    def _is_older(self) -> bool:
         try:
-            yield (layout := self._layout())
-            if layout.is_sound:
-                yield from (self._durability(), self._integrity(), self._rows(), self._feed(), self._changes())
-        except ConfigError as error:
-            yield _refused("content", error)
+            return _is_there(self._path) and self._stamp().is_older
+        except (ConfigError, RetryLater, sqlite3.Error):
+            return False
+
+    def _tried(self, subject: str, check: Callable[[], StoreFinding]) -> StoreFinding:
+        """Return the result of a check; that it cannot be made is one, too."""
+        try:
+            return check()
+        except (ConfigError, RetryLater) as error:
+            return _refused(subject, error)
+        except (sqlite3.Error, OSError) as error:
+            return StoreFinding(subject, f"cannot be checked: {error}", "the file is damaged: restore a backup")
 
     def _layout(self) -> StoreFinding:
         with self._opened() as connection, closing(connect_in_memory()) as model:
@@ -217,27 +257,9 @@ class SqliteAdmin:
         return StoreFinding("integrity", "SQLite's quick_check finds nothing wrong")
 
     def _rows(self) -> StoreFinding:
-        damaged = list(islice(self._damaged_rows(), PROBLEMS_MAX + 1))
-        if damaged:
-            named = "; ".join([*damaged[:PROBLEMS_MAX], *(["and more"] if len(damaged) > PROBLEMS_MAX else [])])
-            return StoreFinding(
-                "rows", f"damaged: {named}", "restore a backup, or delete these rows from the table `row`"
-            )
+        if damaged := damaged_rows(self._opened):
+            return StoreFinding("rows", f"damaged: {described(damaged)}", removal(self._path, damaged))
         return StoreFinding("rows", "every row can be read")
-
-    def _damaged_rows(self) -> Iterator[str]:
-        """Yield the names of rows that this program has not written. No snapshot is held between two pages."""
-        for table in TableName:
-            place = ("", "")
-            while True:
-                with self._opened() as connection:
-                    found = connection.execute(ROWS_AFTER, (table, *place, CHECKED_ROWS)).fetchall()
-                for pk, sk, body in found:
-                    place = (pk, sk)
-                    if not _is_sound(body):
-                        yield f"{table} {pk} {sk}"
-                if len(found) < CHECKED_ROWS:
-                    break
 
     def _feed(self) -> StoreFinding:
         with self._opened() as connection:
@@ -288,6 +310,15 @@ def require_room(path: Path, bytes_left: int) -> None:
         raise RetryLater(f"the store {path} {what} ({bytes_left:,} bytes); {remedy}")
 
 
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _is_there(path: Path) -> bool:
     """Return whether a store exists; an empty file is none, since SQLite creates one just to open it."""
     try:
@@ -301,13 +332,6 @@ def _is_there(path: Path) -> bool:
 def _refused(subject: str, error: WorkerError) -> StoreFinding:
     finding, _, remedy = str(error).rpartition("; ")
     return StoreFinding(subject, finding or remedy, remedy)
-
-
-def _is_sound(body: object) -> bool:
-    try:
-        return isinstance(body, bytes) and isinstance(decode_row(body), dict)
-    except (ConfigError, ValueError, ArithmeticError, TypeError, AttributeError):  # also: tags with other content
-        return False
 
 
 def _layout_of(connection: sqlite3.Connection) -> set[str]:

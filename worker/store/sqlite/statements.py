@@ -31,15 +31,24 @@ ROWS_BACKWARD = _statement(
 )
 ROWS_EXPIRED = _statement("SELECT id, tbl, pk, sk, body FROM row WHERE ttl <= ? ORDER BY ttl LIMIT ?")
 ROWS_AFTER = _statement("SELECT pk, sk, body FROM row WHERE tbl = ? AND (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?")
+# As the bytes they are, because a damaged row may hold anything.
+ROWS_RAW_AFTER = _statement(
+    "SELECT id, CAST(tbl AS BLOB), CAST(pk AS BLOB), CAST(sk AS BLOB), typeof(body), CAST(body AS BLOB) FROM row "
+    "WHERE id > ? ORDER BY id LIMIT ?"
+)
 ROWS_COUNT = _statement("SELECT count(*) FROM row WHERE tbl = ?")
 ROWS_EXPIRED_COUNT = _statement("SELECT count(*) FROM row WHERE ttl <= ?")
 
 # --- index entries ----------------------------------------------------------------------------------------------------
 
-ENTRY_INSERT = _statement("INSERT INTO index_entry (name, part, sort, pk, sk, row) VALUES (?, ?, ?, ?, ?, ?)")
+# Replaces: an entry that was left behind when its row was deleted by hand must not refuse the row for ever.
+ENTRY_INSERT = _statement(
+    "INSERT OR REPLACE INTO index_entry (name, part, sort, pk, sk, row) VALUES (?, ?, ?, ?, ?, ?)"
+)
 ENTRY_DELETE = _statement("DELETE FROM index_entry WHERE name = ? AND part = ? AND sort = ? AND pk = ? AND sk = ?")
+# The key is compared because the id of a row that was deleted by hand is used again.
 _ENTRIES = (
-    "SELECT e.sort, e.pk, e.sk, r.body FROM index_entry e JOIN row r ON r.id = e.row "
+    "SELECT e.sort, e.pk, e.sk, r.body FROM index_entry e JOIN row r ON r.id = e.row AND r.pk = e.pk AND r.sk = e.sk "
     "WHERE e.name = ? AND e.part = ? AND (e.sort, e.pk, e.sk) >= (?, ?, ?) AND (e.sort, e.pk, e.sk) < (?, ?, ?) "
 )
 ENTRIES_FORWARD = _statement(_ENTRIES + "ORDER BY e.sort, e.pk, e.sk LIMIT ?")
