@@ -23,8 +23,8 @@ from worker.web.addresses import Address
 from worker.web.api.application import make_api, warm_up
 from worker.web.api.context import ApiContext
 from worker.web.asgi import Receive, Scope, Send, WebApp
-from worker.web.console.application import make_console, with_console
 from worker.web.console.console import Console
+from worker.web.console.pages.application import make_console, with_console
 from worker.web.guard import STREAM, Guard
 from worker.web.health import HealthPages
 from worker.web.live.fanout import Fanout

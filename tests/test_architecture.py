@@ -79,6 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("worker.web.live",),
     ("worker.web.api",),
     ("worker.web.console",),
+    ("worker.web.console.pages",),
     ("worker.app",),
     ("worker.cli.terminal",),
     ("worker.cli.commands", "worker.cli.commands.runs"),

@@ -85,9 +85,9 @@ async def open_web(
     try:
         from worker.web.api.application import make_api, warm_up  # noqa: PLC0415
         from worker.web.api.context import ApiContext  # noqa: PLC0415
-        from worker.web.console.application import make_console, with_console  # noqa: PLC0415
         from worker.web.console.console import Console  # noqa: PLC0415
         from worker.web.console.links import Links  # noqa: PLC0415
+        from worker.web.console.pages.application import make_console, with_console  # noqa: PLC0415
         from worker.web.console.problem_pages import ProblemPages  # noqa: PLC0415
         from worker.web.guard import Guard  # noqa: PLC0415
         from worker.web.server import WebServer  # noqa: PLC0415

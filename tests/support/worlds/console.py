@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
 
@@ -32,9 +33,9 @@ from worker.telemetry.meters import Meters
 from worker.web.access import AccessRules
 from worker.web.api.application import make_api
 from worker.web.api.context import ApiContext
-from worker.web.console.application import make_console, with_console
 from worker.web.console.console import Console
 from worker.web.console.links import Links
+from worker.web.console.pages.application import make_console, with_console
 from worker.web.console.problem_pages import ProblemPages
 from worker.web.guard import Guard
 from worker.web.health import HealthPages
@@ -331,12 +332,14 @@ class ConsoleWorld:
 
 
 @asynccontextmanager
-async def a_console_world(*, base: str = "", access: AccessRules | None = None) -> AsyncGenerator[ConsoleWorld]:
+async def a_console_world(
+    *, base: str = "", access: AccessRules | None = None, job_folder: Path | None = None
+) -> AsyncGenerator[ConsoleWorld]:
     clock, rules = ManualClock(MORNING), access or access_rules()
     tables = CountingTables(SqliteTables.in_memory(clock))
     await tables.start()
     try:
-        context = ApiContext(tables=tables, clock=clock)
+        context = ApiContext(tables=tables, clock=clock, job_folder=job_folder)
         console = Console(
             context=context, links=Links(base), can_sign_in=bool(rules.tokens), is_read_only=rules.is_read_only
         )

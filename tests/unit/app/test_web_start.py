@@ -25,7 +25,9 @@ async def opened(listen: str) -> None:
         await open_web(stack, again, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
 
 
-@pytest.mark.parametrize("missing", ["worker.web.api.application", "worker.web.console.application", "uvicorn.config"])
+@pytest.mark.parametrize(
+    "missing", ["worker.web.api.application", "worker.web.console.pages.application", "uvicorn.config"]
+)
 async def test_a_library_that_cannot_be_loaded_is_a_mistake_in_the_settings(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:

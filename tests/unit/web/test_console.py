@@ -538,6 +538,7 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
     [
         (WAITING, 40, 60),
         (FAILED, 40, 60),
+        (f"/runs/stock-levels/stream/{YESTERDAY}", 41, 91),
         ("/pipelines/orders-daily", 16, 110),
         ("/pipelines", 32, 480),
         ("/", 220, 520),

@@ -17,7 +17,7 @@ from worker.operations.page_links import PublicPages, page_path, pipeline_page, 
 from worker.runtime.json_bytes import from_json
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 from worker.web.access import AccessMode
-from worker.web.console.application import PAGES
+from worker.web.console.pages.application import PAGES
 
 PUBLIC = "https://data.example.com/interlock/"
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from worker.core.errors import WorkerError
+from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType
 from worker.core.model.values import Json
 from worker.core.run.state import Run
@@ -58,6 +60,20 @@ class LogDocument(ApiModel):
     why: str | None = Field(description="Why lines that exist are not shown.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLog:
+    """RunLog is what can be shown of an attempt's output.
+
+    Without `lines`, `location` says where it is, or `why` the reason. `is_cut`: the beginning is left out.
+    """
+
+    attempt: JobAttempt
+    lines: Sequence[str] | None
+    is_cut: bool
+    location: str | None
+    why: str | None
+
+
 @run_log_router.get(
     "/runs/{pipeline}/{schedule}/{period}/log", summary="Show a job's output", response_model=LogDocument
 )
@@ -66,35 +82,49 @@ async def run_log(context: Context, key: RunName, query: Annotated[LogQuery, Que
 
     Of a command job on this machine, the last 256 kB; of a Glue or Lambda job, the last 64 kB of its log in CloudWatch.
     """
-    run = await Runs(context.tables).load(key)
-    if not isinstance(run, Run):
-        raise unknown_run(key)
-    attempt = attempt_of(run, query.attempt)
-    if attempt is None:
-        raise WebProblem(ProblemType.UNKNOWN_RUN, f"nothing is known of attempt {query.attempt} of {key}")
-    config = await job_config(context.tables, run)
-    secrets = secrets_of(config, os.environ, attempt.job_type)
-    why = f"{', '.join(secrets.unreadable)} must be set here as for the worker, to be hidden"
-    trouble: str | None = None
-    try:
-        part = await _read(context, attempt, config, secrets)
-    except WorkerError as error:
-        part, trouble = None, redacted_text(str(error))
-    is_hidden = part is not None and bool(secrets.unreadable)
-    is_shown = part is not None and not is_hidden
-    has_job = bool(attempt.job) and attempt.job_type != JobType.COMMAND
+    found = await load_run_log(context, key, query.attempt)
     return record(
         {
             "type": "log",
             "pipeline": key.pipeline,
             "schedule": key.schedule,
             "period": str(key.period),
-            "attempt": attempt.number,
-            "lines": list(part.lines) if part is not None and is_shown else None,
-            "complete": part is not None and is_shown and not part.is_cut and not attempt.is_active,
-            "location": location_of(attempt, config) if has_job and not is_shown else None,
-            "why": why if is_hidden else trouble,
+            "attempt": found.attempt.number,
+            "lines": None if found.lines is None else list(found.lines),
+            "complete": found.lines is not None and not found.is_cut and not found.attempt.is_active,
+            "location": found.location,
+            "why": found.why,
         }
+    )
+
+
+async def load_run_log(context: ApiContext, key: RunKey, number: int | None) -> RunLog:
+    """Return the output of an attempt, or of the current one, as the API and the console show it.
+
+    Raises `WebProblem` if there is no such run or attempt.
+    """
+    run = await Runs(context.tables).load(key)
+    if not isinstance(run, Run):
+        raise unknown_run(key)
+    attempt = attempt_of(run, number)
+    if attempt is None:
+        raise WebProblem(ProblemType.UNKNOWN_RUN, f"nothing is known of attempt {number} of {key}")
+    config = await job_config(context.tables, run)
+    secrets = secrets_of(config, os.environ, attempt.job_type)
+    trouble: str | None = None
+    try:
+        part = await _read(context, attempt, config, secrets)
+    except WorkerError as error:
+        part, trouble = None, redacted_text(str(error))
+    if part is not None and secrets.unreadable:
+        part, trouble = None, f"{', '.join(secrets.unreadable)} must be set here as for the worker, to be hidden"
+    is_elsewhere = part is None and bool(attempt.job) and attempt.job_type != JobType.COMMAND
+    return RunLog(
+        attempt=attempt,
+        lines=None if part is None else part.lines,
+        is_cut=part is not None and part.is_cut,
+        location=location_of(attempt, config) if is_elsewhere else None,
+        why=trouble,
     )
 
 

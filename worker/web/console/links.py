@@ -21,8 +21,8 @@ class Links:
         """Return the path of these parts; members of the query that are empty are left out."""
         return f"{self.base}{page_path(*parts, query=query)}"
 
-    def run(self, key: RunKey, *parts: str) -> str:
-        return self.to("runs", key.pipeline, key.schedule, str(key.period), *parts)
+    def run(self, key: RunKey, *parts: str, **query: str) -> str:
+        return self.to("runs", key.pipeline, key.schedule, str(key.period), *parts, **query)
 
     def run_named(self, pipeline: str, schedule: str, period: str) -> str:
         return f"{self.base}{run_path(pipeline, schedule, period)}"

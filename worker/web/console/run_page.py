@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from statistics import median
 from typing import Final
 
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.run_names import rerun_command
 from worker.core.model.summaries import summary_text
 from worker.core.model.values import Json, show
-from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status, status_word
+from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Run, State, Status, status_word
 from worker.core.time.periods import Period
 from worker.operations.explain.explanation import Condition, Gate
 from worker.operations.pipelines.lookup import suggestion, version_of
@@ -26,6 +27,7 @@ from worker.operations.runs.history import HistoryEntry
 from worker.operations.runs.run_records import attempt_records, deadline_record
 from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
 from worker.store.repos.run_data import RunData
+from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 from worker.web.api.parameters import ID
 from worker.web.console.console import Console, LivePart
@@ -36,6 +38,7 @@ from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
 HISTORY_SHOWN_MAX: Final = 200
+USUAL_RUNS: Final = 31  # of its schedule: itself and 30 before
 # An ended run is no obstacle that somebody should remove.
 _ENDED: Final = Badge("\u2013", "ended", "waiting")
 
@@ -66,6 +69,7 @@ async def run_page(console: Console, request: Request) -> Response:
     is_active = is_under_way(run)
     inputs, outputs = await _data(console, view)
     newest = list(reversed(view.history))
+    attempts = _attempts(run)
     return await console.page(
         request,
         "run.html",
@@ -84,7 +88,9 @@ async def run_page(console: Console, request: Request) -> Response:
         monitoring=monitoring_badge(run.monitored_until if isinstance(run, Run) else None, now),
         gates=_gates(view),
         chart=_chart(view, now, zone),
-        attempts=_attempts(run),
+        attempts=attempts,
+        log_attempt=next((each.attempt for each in attempts if each.started_at or each.job), None),
+        usual=await _usual(console, view),
         history=newest[:HISTORY_SHOWN_MAX],
         history_total=len(newest),
         inputs=inputs,
@@ -100,6 +106,20 @@ async def run_page(console: Console, request: Request) -> Response:
         is_web_address=is_web_address,
         outcome_badge=_outcome_badge,
     )
+
+
+async def _usual(console: Console, view: RunView) -> timedelta | None:
+    """Return how long a running job usually takes: the median of successes, else what is expected."""
+    run, schedule = view.run, view.schedule
+    if not isinstance(run, Run) or run.state is not State.POLLING or schedule is None:
+        return None
+    latest = await Runs(console.context.tables).of_schedule(run.key.pipeline, schedule.id, USUAL_RUNS)
+    taken = [
+        (each.since - each.started_at).total_seconds()
+        for each in latest
+        if isinstance(each, Run) and each.outcome is Outcome.SUCCEEDED and each.started_at is not None
+    ]
+    return timedelta(seconds=median(taken)) if taken else schedule.sla.expected_duration if schedule.sla else None
 
 
 def run_key_of(request: Request) -> RunKey:

@@ -16,6 +16,7 @@ from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
 from worker.web.console.lineage_page import lineage_page
 from worker.web.console.overview_page import banners_fragment, overview_fragment, overview_page
+from worker.web.console.pages.job_log_page import job_log_fragment, job_log_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
 from worker.web.console.problem_pages import API
@@ -42,11 +43,13 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/signin": sign_in,
     "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
+    "/runs/{pipeline}/{schedule}/{period}/log": job_log_page,
 }
 
 # Parts of pages, which live updates fetch again.
 FRAGMENTS: Final[dict[str, ConsolePage]] = {
     "/frag/banners": banners_fragment,
+    "/frag/log/{pipeline}/{schedule}/{period}": job_log_fragment,
     "/frag/overview": overview_fragment,
     "/frag/pipelines": pipelines_fragment,
     "/frag/timeline": timeline_fragment,
