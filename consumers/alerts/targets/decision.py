@@ -86,7 +86,7 @@ def _triggered(event: Event, seen: TargetThread, after: TargetThread, *, is_over
     is_new = seen.is_open and (seen.is_acknowledged or _is_past(event, seen))
     episode = seen.episode + is_new
     before = ((Action.RESOLVE, seen.episode),) if is_new else ()
-    # A deadline that a run missed may be reported after its end: then no other event would resolve the alert.
+    # A breached deadline may be reported after the end of its run: then no other event would resolve the alert.
     ending = ((Action.RESOLVE, episode),) if is_over else ()
     opened = replace(after, is_open=not is_over, is_acknowledged=False, episode=episode)
     return Taking(actions=(*before, (Action.TRIGGER, episode), *ending), after=opened)

@@ -41,8 +41,9 @@ OLD = {
     r"\bchores?\b": "periodic task",
     r"\bstray(s)?\b": "dead letter",
     # "missed" is a run that does not exist.
-    r"\bmiss(ed|es)? (its |a |the |their )?deadlines?\b": "breached deadline",
-    r"\bdeadlines? (is |are |was |were )?missed\b": "breached deadline",
+    r"\bmiss(ed|es|ing)? (its |a |the |their )?deadlines?\b": "breached deadline",
+    r"\bdeadlines?\b[^.,|]{0,40}\bmiss(ed)?\b(?! (run|date))": "breached deadline",
+    r"\bmiss(ed)? or met\b": "breached or met",
 }
 
 

@@ -269,21 +269,21 @@ def _ended(key: RunKey, arrived: datetime, started: datetime, ended: datetime, f
 
 
 def _judged(run: Run, due: datetime | None, now: datetime, *, is_relative: bool) -> SlaWatch | None:
-    """Return the deadline of an ended run; after a failure it stays watched until it is missed."""
+    """Return the deadline of an ended run; after a failure it stays watched until it is breached."""
     if due is None:
         return None
     is_met = run.outcome is Outcome.SUCCEEDED and run.since <= due
-    is_missed = not is_met and due <= now
+    is_breached = not is_met and due <= now
     warning_at = due - 30 * MINUTE
     return SlaWatch(
         key=run.key,
         config_hash="",
-        since=run.since if is_met else due if is_missed else run.created_at,
+        since=run.since if is_met else due if is_breached else run.created_at,
         arrived_at=run.created_at if is_relative else None,
         warning_at=warning_at,
         breach_at=due,
         warned_at=warning_at if (run.since if is_met else now) > warning_at else None,
-        verdict=Verdict.MET if is_met else Verdict.BREACHED if is_missed else None,
+        verdict=Verdict.MET if is_met else Verdict.BREACHED if is_breached else None,
     )
 
 

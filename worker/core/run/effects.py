@@ -270,7 +270,7 @@ class JudgeDeadline:
 
 @dataclass(frozen=True, slots=True)
 class JudgeEvaluation:
-    """Record that the rules held at this time, so that the deadline of the evaluation cannot be missed."""
+    """Record that the rules held at this time, so that the deadline of the evaluation cannot be breached."""
 
     held_at: datetime
 

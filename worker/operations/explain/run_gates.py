@@ -202,7 +202,7 @@ def _asked(sight: RunSnapshot) -> str:
 
 
 def sla(sight: RunSnapshot) -> GateFinding:
-    """Return the SLA gate. A deadline blocks nothing, so it always passes, even if it was missed."""
+    """Return the SLA gate. A deadline blocks nothing, so it always passes, even if it was breached."""
     watch, wanted, zone = sight.watch, sight.schedule.sla, sight.schedule.zone
     if watch is None:
         times = times_for_run(wanted, sight.schedule, sight.key.period, None) if wanted else None
@@ -227,7 +227,7 @@ def _of_deadline(watch: SlaWatch, sight: RunSnapshot) -> str:
         case Verdict.MET:
             return f"met: due by {due}, decided at {since}"
         case Verdict.BREACHED:
-            return f"a breached deadline blocks nothing; it was due by {due}{why}"
+            return f"breached: the run was due by {due}{why}; a deadline blocks nothing"
         case Verdict.WAIVED:
             return f"waived at {since}{why}"
 

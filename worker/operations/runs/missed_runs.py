@@ -77,7 +77,7 @@ def _key(pipeline: PipelineId, schedule: str, period_text: str) -> RunKey | None
 
 
 def _count(event: Event) -> int:
-    """Return how many runs a summary is about, which names only the first of them; 0 if the report is not one."""
+    """Return how many runs a summary is about, which names only the first; 0 of another report."""
     count = event.detail.get("count")
     return count if isinstance(count, int) else 0
 

@@ -46,7 +46,7 @@ def since_of(run: ActiveRun | FinishedRun | None) -> datetime | None:
 
 
 def deadline_of(mirror: Mirror, key: str, now: datetime) -> Badge | None:
-    """Return how the deadline of a run stands: open, or missed as an event says."""
+    """Return how the deadline of a run stands: open, or breached as an event says."""
     watch = mirror.watches.get(key)
     if watch is not None:
         return deadline_badge(_record(watch), now)

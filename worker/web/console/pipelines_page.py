@@ -215,7 +215,7 @@ def _deadline(mirror: Mirror, run: ActiveRun | FinishedRun | None, now: datetime
 
 
 def _on_time(mirror: Mirror, history: Sequence[FinishedRun], now: datetime) -> str:
-    """Return the share of the runs of the last days that completed without missing a deadline."""
+    """Return the share of the runs of the last days that completed without a breached deadline."""
     since = (now - ON_TIME_OVER).timestamp()
     counted = [run for run in history if run.word != "cancelled" and run.at >= since]
     if not counted:

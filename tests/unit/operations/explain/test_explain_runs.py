@@ -302,7 +302,7 @@ RELATIVE = a_schedule(trigger=READY, sla=Sla(max_duration=HOUR))
         ),
         (
             a_sight(watch=a_watch(verdict=Verdict.BREACHED, reason="too late")),
-            "a breached deadline blocks nothing; it was due by 2026-03-10 14:00 UTC: too late",
+            "breached: the run was due by 2026-03-10 14:00 UTC: too late; a deadline blocks nothing",
         ),
         (
             a_sight(watch=a_watch(verdict=Verdict.WAIVED, reason="no need")),
