@@ -115,3 +115,12 @@ def test_the_earlier_name_of_a_setting_is_used_and_reported(
     assert said in " ".join(result.output.split())
     shown = next(line.split() for line in result.stdout.splitlines() if line.startswith("INTERLOCK_ROLES"))
     assert shown == ["INTERLOCK_ROLES", given.get("INTERLOCK_ROLES", "relay"), "environment"]
+
+
+@pytest.mark.parametrize("variable", ["INTERLOCK_DUTIES", "INTERLOCK_ROLES"])
+def test_a_wrong_value_is_reported_under_the_name_that_is_set(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "enigne")
+
+    result = interlock("settings")
+
+    assert f"{variable} names 'enigne'" in " ".join(result.output.split())

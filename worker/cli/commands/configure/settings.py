@@ -54,6 +54,7 @@ def _in_force(setting: Setting, environment: Mapping[str, str], store: str | Non
     given, _ = setting.given(environment)
     if setting.name == STORE and store:
         given, origin = store, SettingOrigin.OPTION
+        environment = {**environment, STORE: store}
     elif not given:
         origin = SettingOrigin.DEFAULT
     elif setting.may_name_file and "\n" not in given and ":" not in given:
@@ -64,7 +65,7 @@ def _in_force(setting: Setting, environment: Mapping[str, str], store: str | Non
         setting=setting,
         text=_without_secret(setting, given or setting.default),
         origin=origin,
-        problem=_problem(setting, {**environment, setting.name: given}),
+        problem=_problem(setting, environment),
         no_effect=no_effect,
     )
 
