@@ -320,6 +320,49 @@ async def test_a_sensor_whose_row_is_for_the_next_period_by_now_is_no_change_of_
 
 
 @on_virtual_time
+async def test_a_rules_sensor_that_changed_is_late_data_though_its_row_is_for_the_next_period_by_now() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy()
+        await world.write("count", rows=100, date=DAY)
+        await world.ready()
+        await world.settle()
+        await world.write("count", rows=40, date=DAY)
+        await world.settle()
+        await world.write("count", rows=900, date=NEXT_DAY)
+        await world.settle()
+        noted = await the_run(world)
+        world.read_to.clear()
+        await world.drain(worker)
+        await ended(world)
+        await ended(world)
+
+    events, run = await world.events(), await the_run(world)
+    assert (noted.state, list(noted.changed_inputs)) == (State.POLLING, ["count"])
+    assert events[2:7] == LATE_AND_AGAIN
+    assert events.count("LATE_DATA_ARRIVAL") == 1
+    assert (run.state, run.attempt) == (State.COMPLETED, 2)
+
+
+@on_virtual_time
+async def test_a_rules_sensor_that_was_put_back_before_it_moved_on_is_no_change() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.write("count", rows=100, date=DAY)
+        await world.ready()
+        await world.settle()
+        for rows in (40, 100):
+            await world.write("count", rows=rows, date=DAY)
+            await world.settle()
+        await world.write("count", rows=900, date=NEXT_DAY)
+        await world.settle()
+        await ended(world)
+
+    assert "LATE_DATA_ARRIVAL" not in await world.events()
+
+
+@on_virtual_time
 async def test_a_change_of_this_period_is_reported_though_the_row_is_for_the_next_one_by_now() -> None:
     world = await a_world()
     async with world.worker() as worker:

@@ -126,9 +126,13 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class SensorChanged:
-    """SensorChanged: a sensor that the run's rules name was written."""
+    """SensorChanged: a sensor that the run's rules name was written.
+
+    `content` is what was written if it names the run's period: its row may name another one when the job is done.
+    """
 
     sensor_key: str
+    content: SensorSignal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.rules import evaluate_rule
 from worker.core.model.values import Json
-from worker.core.run.context import Context
+from worker.core.run.context import Context, not_applicable
 from worker.core.run.decision import Decision, ignore
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
 from worker.core.run.evaluation import post_run_sensors, required_sensors
-from worker.core.run.facts import Inputs, SensorReading, SensorSignal
-from worker.core.run.post_run import is_news, is_since_start, request_rerun, tell_drift, tell_post_run
+from worker.core.run.facts import Inputs, RunTriggered, SensorChanged, SensorReading, SensorSignal
+from worker.core.run.post_run import is_from_before, is_news, is_since_start, request_rerun, tell_drift, tell_post_run
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import (
     SensorContent,
@@ -29,18 +29,45 @@ from worker.core.run.sensor_match import (
     period_said,
     post_run_name,
 )
+from worker.core.run.state import CHANGED_INPUTS_MAX
 from worker.core.time.periods import sensor_keys
 
 DRIFT_TOLD_MAX = 20  # events in one commit, which holds at most 100 rows
 
 
-def note_signal(context: Context, signal: SensorSignal) -> Decision:
-    """Record a trigger sensor that changed under a running job, at most once for each content."""
+def note_input(context: Context, fact: RunTriggered | SensorChanged) -> Decision:
+    """Record an input that changed under a running job, at most once for each content."""
+    match fact:
+        case RunTriggered(signal=signal) if signal is not None:
+            return _note_signal(context, signal)
+        case SensorChanged(content=content) if content is not None:
+            return _note_rule_input(context, content)
+        case _:
+            return not_applicable(context.run, fact)
+
+
+def _note_signal(context: Context, signal: SensorSignal) -> Decision:
     run = context.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
     if is_known or not is_news(context, signal) or not is_since_start(run, signal):
         return ignore(f"{signal.sensor_key} says nothing that the run did not know")
     return Decision.of(NoteChange(signal.said_by, signal.content_hash, signal.written_at))
+
+
+def _note_rule_input(context: Context, content: SensorSignal) -> Decision:
+    """Record a rule's sensor that changed, for when its row names another period at the end.
+
+    A change back to the content of the start is recorded only if another change was.
+    """
+    run, key = context.run, content.said_by
+    known = run.changed_inputs.get(key, run.started_on.get(content.sensor_key))
+    if content.content_hash == known or is_from_before(context, key, content.image_at):
+        return ignore(f"{key} says nothing that the run did not know")
+    if not run.started_on:
+        return ignore(f"it is unknown what {key} was at the start")
+    if key not in run.changed_inputs and len(run.changed_inputs) >= CHANGED_INPUTS_MAX:
+        return ignore(f"{key} is compared when the job is done")  # its note would replace that of another sensor
+    return Decision.of(NoteChange(key, content.content_hash, content.written_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +105,10 @@ class Comparison:
         self._context, self._inputs, self._run = context, inputs, context.run
         trigger = context.schedule.trigger
         self._trigger = trigger if trigger and context.schedule.starts_by_trigger else None
+        signal = self._trigger.rule.key if self._trigger else None
+        required = required_sensors(context.pipeline, context.schedule)
+        # Others decide about the trigger's sensor, and about sensors that post-run rules measure.
+        self._rules = [each for each in required if each != signal and post_run_name(context.pipeline, each) is None]
         self.post_run = [*self._post_run_changes()]
         self.late = [*self._late()]
 
@@ -89,7 +120,7 @@ class Comparison:
         They correct notes that differ from what was read. Otherwise a later write of the noted content would count as
         known, and would not make the success stale.
         """
-        return [*self._unnoted_trigger(), *self._unnoted_post_run()]
+        return [*self._unnoted_trigger(), *self._unnoted_rules(), *self._unnoted_post_run()]
 
     def _unnoted_trigger(self) -> Iterator[Effect]:
         if self._trigger is None:
@@ -103,6 +134,15 @@ class Comparison:
             # A change that asks for a rerun may rely on any read, because the rerun reads again.
             asks_for_rerun = self._differs(name, reading) and self._holds(reading)
             yield from () if asks_for_rerun else (NoteChange(reading.key, reading.content_hash),)
+
+    def _unnoted_rules(self) -> Iterator[Effect]:
+        for name in self._rules:
+            reading, noted = self._inputs.readings.get(name), self._run.changed_inputs
+            # One that differs from the start asks for a rerun, which reads again; one that has moved on cannot be read.
+            if reading is None or self._is_later(reading) or self._differs(name, reading):
+                continue
+            if noted.get(reading.key) not in {None, reading.content_hash}:
+                yield NoteChange(reading.key, reading.content_hash)
 
     def _unnoted_post_run(self) -> Iterator[Effect]:
         drifted = {change.key for change in self.post_run if change.is_drifted}
@@ -134,6 +174,7 @@ class Comparison:
             elif self._differs(name, reading):
                 yield InputChange(name=name, key=reading.key, content_hash=reading.content_hash)
         yield from self._noted_signals()
+        yield from self._noted_rules()
 
     def _late_signal(self, name: str, reading: SensorReading) -> Iterator[InputChange]:
         if not self._is_of_run(reading) or not self._differs(name, reading):
@@ -155,6 +196,16 @@ class Comparison:
             is_known = content_hash in {"", self._run.started_on.get(name)}
             if is_trigger(self._context.schedule, key) and not is_known and not self._is_read(name, key):
                 yield InputChange(name=name, key=key, content_hash=content_hash, is_signal=True)
+
+    def _noted_rules(self) -> Iterator[InputChange]:
+        """Return noted sensors of rules whose row names a later period by now."""
+        for name in self._rules:
+            reading = self._inputs.readings.get(name)
+            if reading is None or name not in self._run.started_on or not self._is_later(reading):
+                continue
+            content_hash = self._run.changed_inputs.get(reading.key, "")
+            if content_hash not in {"", self._run.started_on[name]}:
+                yield InputChange(name=name, key=reading.key, content_hash=content_hash)
 
     def _is_read(self, name: str, key: str) -> bool:
         reading = self._inputs.readings.get(name)

@@ -20,9 +20,10 @@ from worker.core.run.facts import (
     JobSucceeded,
     PostRunSeen,
     RunTriggered,
+    SensorChanged,
     TimerFired,
 )
-from worker.core.run.inputs import note_signal
+from worker.core.run.inputs import note_input
 from worker.core.run.post_run import drift_in_flight
 from worker.core.run.state import AfterStop
 from worker.core.run.success import succeed, succeed_as_reported
@@ -50,8 +51,8 @@ def decide_polling(context: Context, fact: Fact) -> Decision:
             return begin_stop(context, AfterStop.CANCEL, reason).also(*waive(fact))
         case PostRunSeen():
             return drift_in_flight(context, fact)
-        case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(context, signal)
+        case RunTriggered() | SensorChanged():
+            return note_input(context, fact)
         case _:
             return not_applicable(context.run, fact)
 

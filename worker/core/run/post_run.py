@@ -46,7 +46,7 @@ def drift_in_flight(context: Context, fact: PostRunSeen) -> Decision:
     drift = fact.drift
     if _is_outdated(context, fact):
         return _outdated(fact)
-    if _is_from_before(context, fact.sensor_key, fact.image_at):
+    if is_from_before(context, fact.sensor_key, fact.image_at):
         return _from_before(fact.sensor_key)
     if _is_seen(context, fact):
         return _repeat(fact)
@@ -74,7 +74,7 @@ def judge_post_run(context: Context, fact: PostRunSeen) -> Decision:
         return _outdated(fact)
     if _is_seen(context, fact):
         return _repeat(fact)
-    if _is_from_before(context, fact.sensor_key, fact.image_at) or _is_as_at_start(context, fact):
+    if is_from_before(context, fact.sensor_key, fact.image_at) or _is_as_at_start(context, fact):
         return _from_before(fact.sensor_key)
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if fact.drift is not None and fact.drift.is_beyond:
@@ -137,7 +137,7 @@ def is_news(context: Context, signal: SensorSignal) -> bool:
         return False
     if signal.content_hash == run.late_reported and not _is_back(context, signal):
         return False
-    return not _is_from_before(context, signal.said_by, signal.image_at)
+    return not is_from_before(context, signal.said_by, signal.image_at)
 
 
 def is_since_start(run: Run, signal: SensorSignal) -> bool:
@@ -183,7 +183,7 @@ def request_rerun(context: Context, reason: str, cause: str) -> Effect:
     return PutRerunRequest(reason=reason, requested_at=context.now, id=cause)
 
 
-def _is_from_before(context: Context, sensor_key: str, image_at: datetime | None) -> bool:
+def is_from_before(context: Context, sensor_key: str, image_at: datetime | None) -> bool:
     """Return whether an image is older than the start's inputs, or than the last report of its sensor.
 
     For another system's run, the inputs of the start are unknown.

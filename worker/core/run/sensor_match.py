@@ -60,6 +60,14 @@ def is_for_later(saying: SensorContent, period: Period) -> bool:
     return named.begins > period.begins
 
 
+def is_for(saying: SensorContent, period: Period) -> bool:
+    """Return whether a sensor names a period, the day of an hour, or an hour of the day."""
+    named = period_named(saying)
+    if named is None or named.date != period.date:
+        return False
+    return named.hour is None or period.hour is None or named == period
+
+
 def is_named(key: str, name: str, match: Match) -> bool:
     """Return whether a key is the one that a trigger or rule names: exactly, or with a period added."""
     if match is Match.PREFIX:

@@ -30,13 +30,14 @@ from worker.core.run.facts import (
     JobSucceeded,
     PostRunSeen,
     RunTriggered,
+    SensorChanged,
     StarterLost,
     StartUnanswered,
     StopPending,
     StopRefused,
     TimerFired,
 )
-from worker.core.run.inputs import note_signal
+from worker.core.run.inputs import note_input
 from worker.core.run.polling import old_report, with_report_noted
 from worker.core.run.post_run import drift_in_flight
 from worker.core.run.reruns import reopen
@@ -68,8 +69,8 @@ def decide_stopping(context: Context, fact: Fact) -> Decision:
             return _cancel_too(context, fact)
         case PostRunSeen():
             return drift_in_flight(context, fact)
-        case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(context, signal)
+        case RunTriggered() | SensorChanged():
+            return note_input(context, fact)
         case _:
             return _about_start(context, fact)
 

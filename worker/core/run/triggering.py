@@ -25,11 +25,12 @@ from worker.core.run.facts import (
     JobStarted,
     PostRunSeen,
     RunTriggered,
+    SensorChanged,
     StarterLost,
     StartUnanswered,
     TimerFired,
 )
-from worker.core.run.inputs import note_signal
+from worker.core.run.inputs import note_input
 from worker.core.run.post_run import drift_in_flight
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
 
@@ -61,8 +62,8 @@ def decide_triggering(context: Context, fact: Fact) -> Decision:
             return _time_came(context)
         case PostRunSeen():
             return drift_in_flight(context, fact)
-        case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(context, signal)
+        case RunTriggered() | SensorChanged():
+            return note_input(context, fact)
         case _:
             return not_applicable(context.run, fact)
 

@@ -6,7 +6,7 @@ used.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -24,18 +24,20 @@ from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift, measure
 from worker.core.run.evaluation import post_run_sensors, with_summary
-from worker.core.run.facts import Origin, PostRunSeen, RunTriggered, SensorSignal, SignalOverdue
+from worker.core.run.facts import Origin, PostRunSeen, RunTriggered, SensorChanged, SensorSignal, SignalOverdue
 from worker.core.run.sensor_match import (
     LOOK_BACK,
     SensorContent,
     Triggered,
     audience,
+    is_for,
     is_trigger,
+    period_named,
     period_said,
     post_run_name,
     triggered,
 )
-from worker.core.run.state import Run, State
+from worker.core.run.state import ForeignRun, Run, State
 from worker.core.schedule.period_range import OutOfRange, out_of_range, wrong_grain
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period, split_key
@@ -53,7 +55,7 @@ from worker.store.repos.deletions import Deletions
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.probes.traits import ProbeTraits
-from worker.store.repos.runs import Runs
+from worker.store.repos.runs import Runs, UnreadableRow
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
@@ -104,7 +106,7 @@ class SensorIntake:
             if is_trigger(schedule, said.key):
                 started |= await self._signal(version, schedule, said, seen, image_at)
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
-        await self._wake_waiting(version.pipeline, row.key, started, seen.written_at)
+        await self._wake_waiting(version.pipeline, row, started, seen)
 
     async def _row(self, pipeline: Pipeline, seen: ObservedSensor) -> Sensor | None:
         if not seen.is_trait:
@@ -359,22 +361,53 @@ class SensorIntake:
 
     # --- the rules ----------------------------------------------------------------------------------------------------
 
-    async def _wake_waiting(
-        self, pipeline: Pipeline, sensor_key: str, started: set[RunKey], written_at: datetime | None
-    ) -> None:
-        """Request evaluations of the waiting runs whose rules name the sensor.
+    async def _wake_waiting(self, pipeline: Pipeline, row: Sensor, started: set[RunKey], seen: ObservedSensor) -> None:
+        """Request evaluations of the waiting runs whose rules name the sensor, and note it on running ones.
 
         The runs that it just started are evaluated anyway.
         """
-        found = audience(pipeline, sensor_key)
+        found = audience(pipeline, row.key)
         if found is None:
             return
         for schedule in pipeline.schedules:
             if found.period is not None:
                 waiting = [RunKey(pipeline.id, schedule.id, found.period)]
-            else:
+            elif pipeline.dry_run:
                 waiting = await self._waiting(pipeline, schedule)
-            self._wake(pipeline, [key for key in waiting if key not in started], written_at)
+            else:
+                latest = await self._runs.of_schedule(pipeline.id, schedule.id, WAITING_MAX)
+                waiting = _evaluating(latest)
+                await self._note_input(pipeline, schedule, row, seen, latest)
+            self._wake(pipeline, [key for key in waiting if key not in started], seen.written_at)
+
+    async def _note_input(
+        self,
+        pipeline: Pipeline,
+        schedule: Schedule,
+        row: Sensor,
+        seen: ObservedSensor,
+        latest: Sequence[Run | ForeignRun | UnreadableRow],
+    ) -> None:
+        """Note a rule's sensor on running jobs of its period: its row may name another one at their end."""
+        said = _decisive(schedule, seen.sensor, row, seen.at)
+        named = period_named(said)
+        if named is None or is_trigger(schedule, row.key) or post_run_name(pipeline, row.key) is not None:
+            return
+        key, runs = RunKey(pipeline.id, schedule.id, named), [each for each in latest if isinstance(each, Run)]
+        if len(latest) == WAITING_MAX and all(run.key != key for run in runs):
+            run = await self._runs.load(key)
+            runs += [run] if isinstance(run, Run) else []
+        for run in runs:
+            if run.is_ended or run.state is State.EVALUATING or not is_for(said, run.key.period):
+                continue
+            content = SensorSignal(
+                sensor_key=row.key,
+                content_hash=await hash_of(said.data),
+                written_at=seen.written_at,
+                image_at=None if said.data == row.data else seen.at,
+                said_by=row.key,
+            )
+            await self._engine.handle(run.key, SensorChanged(row.key, content), run)
 
     async def wake_all(self, pipeline: Pipeline) -> None:
         for schedule in pipeline.schedules:
@@ -389,8 +422,11 @@ class SensorIntake:
     async def _waiting(self, pipeline: Pipeline, schedule: Schedule) -> list[RunKey]:
         if pipeline.dry_run:
             return await self._dry_runs.waiting(pipeline.id, schedule.id, WAITING_MAX)
-        latest = await self._runs.of_schedule(pipeline.id, schedule.id, WAITING_MAX)
-        return [run.key for run in latest if isinstance(run, Run) and run.state is State.EVALUATING]
+        return _evaluating(await self._runs.of_schedule(pipeline.id, schedule.id, WAITING_MAX))
+
+
+def _evaluating(runs: Sequence[Run | ForeignRun | UnreadableRow]) -> list[RunKey]:
+    return [run.key for run in runs if isinstance(run, Run) and run.state is State.EVALUATING]
 
 
 def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> SensorContent:
