@@ -217,6 +217,7 @@ async def test_the_page_compares_versions() -> None:
         assert re.search(r'<span class="removed">-.*1000</span>', compared)
         assert re.search(r'<span class="added">\+.*1200</span>', compared)
         assert "no expected run changes" in compared
+        assert f'data-frag="{other}"' in (await world.get(other)).text  # a live update keeps the comparison
         assert (await world.get("/pipelines/orders-daily?diff=nothing")).status_code == 404
 
 

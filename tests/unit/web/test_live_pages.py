@@ -13,13 +13,17 @@ import pytest
 
 from tests.support.builders.cli_runs import key_of
 from tests.support.worlds.console import MORNING, YESTERDAY, ConsoleWorld, a_console_world, fill_store
+from worker.config.store_setting import GROUP
 from worker.core.model.events import Event, EventType
 from worker.core.model.ids import PipelineId
-from worker.core.run.state import Pause, State
+from worker.core.model.keys import SessionId
+from worker.core.run.state import Pause, Run, State
 from worker.store.repos.delivery.alert_probe import AlertPath, AlertProbe, sent_write
 from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
+from worker.store.repos.sessions import Sessions
 from worker.web.console import static_files as static_module
 from worker.web.console.static_files import BUNDLES, VENDORED, StaticFiles
 from worker.web.live.catalogue import read_entry
@@ -301,3 +305,43 @@ async def test_a_run_that_ended_since_leaves_its_section(world: ConsoleWorld) ->
     world.clock.advance(timedelta(seconds=1))
 
     assert "Breached, not completed" not in await text(world, "/")
+
+
+async def test_a_run_that_gets_stuck_because_nothing_happens_is_news(world: ConsoleWorld) -> None:
+    starting = Run(
+        key=key_of("2027-03-23", "web-sessions"),
+        run_id="starts",
+        state=State.TRIGGERING,
+        config_hash="deleted",
+        created_at=MORNING,
+        since=MORNING,
+        timeout_at=MORNING + timedelta(hours=4),
+    )
+    await Runs(world.tables).save(starting)
+    world.live.fanout.subscribe("ann")
+    sessions = Sessions(world.tables, GROUP)
+
+    async def later(turn: int, by: timedelta) -> str:
+        world.clock.advance(by)
+        await sessions.beat(SessionId("worker-1"), turn, at=world.clock.now())
+        await world.live.fresh()
+        return world.live.fanout.last_id
+
+    await later(1, timedelta(seconds=30))
+    before = await later(2, timedelta(seconds=30))
+
+    assert await later(3, timedelta(seconds=30)) == before
+    assert await later(4, timedelta(minutes=4)) != before
+
+
+async def test_what_time_changes_counts_on_in_the_page(world: ConsoleWorld) -> None:
+    overview = (await world.get("/")).text
+    run = (await world.get(f"/runs/orders-daily/stream/{YESTERDAY}")).text
+
+    for text in (overview, run):
+        assert 'late <span data-since="2027-03-23T05:00:00+00:00">1h 10m</span>' in text
+    assert 'deadline in <span data-until="2027-03-23T08:00:00+00:00">1h 50m</span>' in overview
+    assert 'for <span data-since="2027-03-23T04:58:00+00:00">1h 12m</span>' in run
+    assert 'id="as-of"' in (await world.get("/frag/banners")).text
+    for path in ("/workers", "/deadletters"):
+        assert f'data-frag="{path}" data-live="page"' in (await world.get(path)).text

@@ -76,7 +76,7 @@ class Console:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_templates", _environment())
-        object.__setattr__(self, "finder", AttentionFinder(self.context.clock))
+        object.__setattr__(self, "finder", self.context.live.finder)
         object.__setattr__(self, "sentences", WaitSentences(self.context.tables, self.context.clock))
         object.__setattr__(self, "lists", PipelineLists(self.context.clock))
         object.__setattr__(self, "owners", OwnerLanes(self.context.clock))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
-from worker.web.console.console import Console
+from worker.web.console.console import Console, LivePart
 
 SHOWN_MAX: Final = 50  # of each source
 SOURCES_MAX: Final = 20
@@ -34,6 +34,7 @@ async def deadletters_page(console: Console, request: Request) -> Response:
     return await console.page(
         request,
         "deadletters.html",
+        live_part=LivePart("page", console.links.to("deadletters"), "", ""),
         sources=sources,
         sources_total=len(names),
         sources_read=min(len(names), SOURCES_MAX),

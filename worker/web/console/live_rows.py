@@ -1,11 +1,11 @@
 """How lists show runs of the mirror: badges, deadlines, zones, and the ids of elements."""
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from worker.operations.records import DeadlineRecord
-from worker.web.console.wording import Badge, deadline_badge, span, status_badge
+from worker.web.console.wording import Badge, deadline_badge, late_badge, status_badge
 from worker.web.live.facts import ActiveRun, ActiveWatch, FinishedRun, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import run_word
@@ -53,9 +53,8 @@ def deadline_of(mirror: Mirror, key: str, now: datetime) -> Badge | None:
     breach = mirror.breached.get(key)
     if breach is None:
         return None
-    late = now - moment(breach.at)
-    is_growing = key in mirror.active and late > timedelta()
-    return Badge("◆", f"late {span(late)}" if is_growing else "deadline breached", "breached")
+    at = moment(breach.at)
+    return late_badge(at, now) if key in mirror.active and now > at else Badge("◆", "deadline breached", "breached")
 
 
 def _record(watch: ActiveWatch) -> DeadlineRecord:

@@ -82,9 +82,9 @@ async def overview_fragment(console: Console, request: Request) -> Response:
 
 
 async def banners_fragment(console: Console, request: Request) -> Response:
-    """Return the banners alone, for every page."""
+    """Return the banners alone, for every page, with the time of what lists show."""
     await console.context.live.fresh()
-    return await console.page(request, "banners.html")
+    return await console.page(request, "banners_fragment.html")
 
 
 async def _content(console: Console, *, may_act: bool) -> tuple[Markup, Attention]:

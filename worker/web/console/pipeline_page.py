@@ -163,7 +163,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
 
 
 def _own_path(console: Console, request: Request, pipeline: PipelineId) -> str:
-    given = {name: request.query_params.get(name, "") for name in ("schedule", "to")}
+    given = {name: request.query_params.get(name, "") for name in ("schedule", "to", "diff")}
     return console.links.pipeline(pipeline, **given)
 
 

@@ -33,7 +33,16 @@ from worker.web.api.parameters import ID
 from worker.web.console.console import Console, LivePart
 from worker.web.console.gantt import GanttChart, gantt_chart
 from worker.web.console.links import is_web_address
-from worker.web.console.wording import Badge, deadline_badge, gate_badge, monitoring_badge, span, status_badge, took
+from worker.web.console.wording import (
+    Age,
+    Badge,
+    age_of,
+    deadline_badge,
+    gate_badge,
+    monitoring_badge,
+    status_badge,
+    took,
+)
 from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
@@ -80,7 +89,8 @@ async def run_page(console: Console, request: Request) -> Response:
         live_part=LivePart("run", console.links.run(key), str(key), key.pipeline),
         view=view,
         badge=status_badge(_word(view)),
-        since=_since(run, now),
+        age=_age(run, now),
+        age_is_over=_ended_at(run) is not None,
         deadline=deadline_badge(
             deadline_record(view.watch), now, ended_at=_ended_at(run), is_active=isinstance(run, Run) and is_active
         ),
@@ -180,14 +190,8 @@ def _word(view: RunView) -> str | None:
     return None if view.run is None else status_word(view.run, is_paused=view.pause is not None)
 
 
-def _since(run: ViewedRun | None, now: datetime) -> str:
-    match run:
-        case Run(is_ended=True):
-            return f"{span(now - run.since)} ago"
-        case Run() | DryRun():
-            return f"for {span(now - run.since)}"
-        case _:
-            return ""
+def _age(run: ViewedRun | None, now: datetime) -> Age | None:
+    return age_of(run.since, now) if isinstance(run, Run | DryRun) else None
 
 
 def _ended_at(run: ViewedRun | None) -> datetime | None:

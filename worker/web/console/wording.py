@@ -21,12 +21,25 @@ THEME_COOKIE: Final = "interlock-theme"
 
 
 @dataclass(frozen=True, slots=True)
+class Age:
+    """Age is the time since a moment, or what is left until it: an open page counts on."""
+
+    at: datetime
+    text: str
+    is_left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Badge:
-    """Badge is a word with a glyph and a colour, so that none of the three is needed alone."""
+    """Badge is a word with a glyph and a colour, so that none of the three is needed alone.
+
+    `age` is the part of the word that changes with the time.
+    """
 
     glyph: str
     word: str
     tone: str
+    age: Age | None = None
 
 
 _STATUSES: Final = {
@@ -54,7 +67,10 @@ def status_badge(word: str | None) -> Badge:
 
 def monitoring_badge(until: datetime | None, now: datetime) -> Badge | None:
     """Return the badge of a completed run whose results are still monitored."""
-    return None if until is None or now >= until else Badge("◉", f"monitoring for {span(until - now)}", "waiting")
+    if until is None or now >= until:
+        return None
+    left = time_left(until, now)
+    return Badge("◉", f"monitoring for {left.text}", "waiting", left)
 
 
 def gate_badge(word: str) -> Badge:
@@ -77,7 +93,7 @@ def deadline_badge(
     if deadline.verdict == "breached" and ended_at is not None and ended_at > deadline.breach_at:
         return Badge("◆", f"{span(ended_at - deadline.breach_at)} late", "breached")
     if deadline.verdict == "breached" and is_active and now > deadline.breach_at:
-        return Badge("◆", f"late {span(now - deadline.breach_at)}", "breached")
+        return late_badge(deadline.breach_at, now)
     match deadline.verdict:
         case "met":
             return Badge("✓", "deadline met", "completed")
@@ -87,12 +103,25 @@ def deadline_badge(
             return Badge("\u2013", "deadline waived", "waiting")
         case _:
             pass
-    left = deadline.breach_at - now
-    if left < timedelta(0):
-        return Badge("◆", f"late {span(-left)}", "breached")
+    if now > deadline.breach_at:
+        return late_badge(deadline.breach_at, now)
+    left = time_left(deadline.breach_at, now)
     if deadline.warning_at is not None and now >= deadline.warning_at:
-        return Badge("!", f"deadline in {span(left)}, warned", "stuck")
-    return Badge("◷", f"deadline in {span(left)}", "waiting")
+        return Badge("!", f"deadline in {left.text}, warned", "stuck", left)
+    return Badge("◷", f"deadline in {left.text}", "waiting", left)
+
+
+def late_badge(breach_at: datetime, now: datetime) -> Badge:
+    age = age_of(breach_at, now)
+    return Badge("◆", f"late {age.text}", "breached", age)
+
+
+def age_of(at: datetime, now: datetime) -> Age:
+    return Age(at, span(now - at))
+
+
+def time_left(at: datetime, now: datetime) -> Age:
+    return Age(at, span(at - now), is_left=True)
 
 
 def span(duration: timedelta) -> str:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from worker.operations.workers.group_view import GroupView, done_up_to, look, reason
 from worker.store.repos.leases import Lease
 from worker.store.repos.sessions import Session, SessionState
-from worker.web.console.console import Console
-from worker.web.console.wording import Badge, span
+from worker.web.console.console import Console, LivePart
+from worker.web.console.wording import Age, Badge, age_of
 
 LEASES_SHOWN_MAX: Final = 500
 
@@ -22,7 +22,7 @@ class SessionLine:
     session: Session
     badge: Badge
     leases: int
-    heard: str
+    heard: Age | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ async def workers_page(console: Console, request: Request) -> Response:
         request,
         "workers.html",
         now=now,
+        live_part=LivePart("page", console.links.to("workers"), "", ""),
         sessions=_sessions(view, now),
         leases=leases[:LEASES_SHOWN_MAX],
         leases_total=len(leases),
@@ -57,7 +58,7 @@ def _sessions(view: GroupView, now: datetime) -> Sequence[SessionLine]:
             each,
             _badge(each, now),
             view.held_by(each.id),
-            f"{span(now - each.heard_at)} ago" if each.heard_at else "not known",
+            age_of(each.heard_at, now) if each.heard_at else None,
         )
         for each in view.sessions
     ]

@@ -20,6 +20,7 @@ from worker.web.live.fanout import Fanout
 from worker.web.live.mirror import Mirror
 from worker.web.live.older import AT_ONCE, SMALL, OlderOutcomes
 from worker.web.live.polled_source import READS_PER_S, PolledNews
+from worker.web.live.sections import AttentionFinder
 from worker.web.live.source import NewsLost, NewsSource
 
 IDLE_S: Final = 60.0
@@ -27,6 +28,7 @@ FIRST_WAIT_S: Final = 20.0  # for a mirror that is built for the first time
 NEXT_WAIT_S: Final = 1.0  # for one that is brought up to date after a rest
 STALE_S: Final = 2.0  # beyond its interval: an older mirror is brought up to date first
 EXPIRE_S: Final = 60.0
+SECTIONS_S: Final = 5.0  # between two looks for runs that need attention only because time passed
 RETRY_S: Final = 2.0
 
 
@@ -43,13 +45,14 @@ class LiveUpdates:
     ) -> None:
         self._source, self._clock, self.older, self.expected = source, clock, older, expected
         self.fanout = fanout or Fanout(random_id())
-        self.mirror = Mirror()
+        self.mirror, self.finder = Mirror(), AttentionFinder(clock)
         self.as_of: datetime | None = None  # when the mirror was last known to be current
         self.outage = ""  # why the store does not answer; "" if it does
         self.outage_since: datetime | None = None
         self._is_whole = self._is_run = False
         self._said: tuple[object, ...] = ()
-        self._read_s = self._expired_s = self._seen_s = self._wanted_s = self._begun_s = float("-inf")
+        self._sections: tuple[object, ...] = ()
+        self._sorted_s = self._read_s = self._expired_s = self._seen_s = self._wanted_s = self._begun_s = float("-inf")
         self._turn, self._wake, self._moved = asyncio.Lock(), asyncio.Event(), asyncio.Event()
 
     @property
@@ -161,15 +164,20 @@ class LiveUpdates:
             self._expired_s = now_s
             self.mirror.expire(self._clock.now().timestamp())
         self._note_current()
+        if now_s - self._sorted_s >= SECTIONS_S and self.fanout.streams:
+            self._sorted_s = now_s
+            attention = await self.finder.find(self.mirror)
+            self._sections = (*attention.totals.values(), frozenset(attention.urgent.items()))
         changes, state = self.mirror.take_changes(), self._state()
         if changes or state != self._said:
             self._said = state
             self.fanout.publish(changes, {"active": len(self.mirror.active)})
 
     def _state(self) -> tuple[object, ...]:
-        """Return what pages show besides rows: a worker that falls silent, for example, changes no row."""
+        """Return what pages show besides rows: no row changes when a worker falls silent, or a run gets stuck."""
         now, mirror = self._clock.now().timestamp(), self.mirror
-        return tuple(each.id for each in mirror.alive(now)), mirror.letters, len(mirror.degraded()), self._is_whole
+        alive = tuple(each.id for each in mirror.alive(now))
+        return alive, mirror.letters, len(mirror.degraded()), self._is_whole, self._sections
 
     def _note_current(self) -> None:
         self.as_of, self._read_s = self._clock.now(), self._clock.monotonic()

@@ -10,6 +10,8 @@
   const POLL_MS = 10000;
   const AGAIN_MS = 1000; // between two fetches of one part
   const HIDDEN_MS = 60000;
+  const RENEW_MS = 15000;
+  const LOST_MS = 30000;
   const IDS_MAX = 100;
   const indicator = document.getElementById("live");
   const parts = () => document.querySelectorAll("[data-frag]");
@@ -82,8 +84,13 @@
     }
   };
 
-  // New rows of a long list wait behind a button: what a person reads does not move.
+  // Rows that are shown change; new rows of a long list wait behind a button: what a person reads does not move.
   const holdNew = (part, content) => {
+    for (const each of content.querySelectorAll("tr[id], section[id]:not(:has(tr))")) {
+      const old = document.getElementById(each.id);
+      if (old && part.contains(old)) replace(old, each.cloneNode(true)); // what is new stays whole, for the button
+    }
+    document.dispatchEvent(new CustomEvent("interlock:shown", { detail: part }));
     const fresh = [...content.querySelectorAll("tr[id]")].filter((each) => !document.getElementById(each.id));
     let button = part.previousElementSibling;
     if (!button || !button.classList.contains("new-rows")) button = null;
@@ -105,6 +112,19 @@
 
   // A list that was shown while the server still read it is replaced as a whole: rows are missing anywhere in it.
   const isIncomplete = (part) => part.querySelector("[data-reading]") !== null;
+
+  // How old the page is, and its title with the glyph of its run, are outside of what changes.
+  const renewFrame = (part, content) => {
+    const stamp = content.querySelector("#as-of");
+    const old = document.getElementById("as-of");
+    const page = document.getElementById("content");
+    if (stamp && old && (part === page || !page.dataset.frag)) {
+      old.replaceWith(stamp);
+      document.dispatchEvent(new CustomEvent("interlock:shown", { detail: stamp }));
+    } else if (stamp) stamp.remove();
+    const title = content.querySelector("title");
+    if (title && part === page) document.title = title.textContent;
+  };
 
   const shown = (part) => {
     if (window.htmx) window.htmx.process(part);
@@ -128,6 +148,7 @@
     if (!part.isConnected) return;
     // A page is its own part: then the response is a whole page, which holds an element of the same id.
     const content = template.content.getElementById(part.id) || template.content;
+    renewFrame(part, template.content);
     lookUpUsed();
     if (part.dataset.live === "hold") return holdNew(part, content);
     if (isIncomplete(part)) {
@@ -175,6 +196,7 @@
     const { live, run, pipeline } = part.dataset;
     if (live === "run") return news.runs.includes(run) || (pipeline && news.pipelines.includes(pipeline));
     if (live === "pipeline") return news.pipelines.includes(pipeline);
+    if (live === "page") return !news.runs.length && !news.pipelines.length; // of workers, dead letters, the watchdog
     return true;
   };
 
@@ -189,6 +211,19 @@
     schedule();
   };
 
+  // What changes only because time passes is no news: what is visible is fetched again now and then. Pages that read
+  // the store itself are fetched half as often as those that read the server's memory.
+  let turn = 0;
+  setInterval(() => {
+    turn += 1;
+    if (document.hidden || lostAt) return;
+    parts().forEach((part) => {
+      const isCheap = !part.dataset.live || ["rows", "all"].includes(part.dataset.live);
+      if (isCheap || turn % 2 === 0) waiting.set(part, null);
+    });
+    if (waiting.size) schedule();
+  }, RENEW_MS);
+
   // --- the connection --------------------------------------------------------------------------------------------
 
   let lastId = meta.dataset.news; // what this page shows, so that nothing between it and the stream is missed
@@ -199,6 +234,25 @@
     if (!indicator || said === text) return;
     said = indicator.textContent = text;
   };
+  // A lost connection must not look like a quiet night: first the word changes its tone, then the page says so.
+  let warning = 0;
+  const warn = () => {
+    const line = document.createElement("p");
+    line.id = "lost";
+    line.className = "notice bad";
+    line.setAttribute("role", "alert");
+    line.textContent = `No connection to the server since ${clock(lostAt)}: what you see may be out of date. The page tries again by itself.`;
+    document.getElementById("banners").before(line);
+  };
+  const setLost = (at) => {
+    const isNews = Boolean(at) !== Boolean(lostAt);
+    lostAt = at;
+    if (!isNews) return;
+    if (indicator) indicator.classList.toggle("lost", Boolean(at));
+    clearTimeout(warning);
+    if (at) warning = setTimeout(warn, LOST_MS);
+    else document.querySelectorAll("#lost").forEach((each) => each.remove());
+  };
   const clock = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
   const hear = (message) => {
@@ -208,10 +262,10 @@
     if (message.type === "news") apply(message.news);
     else if (message.type === "resync") everything();
     else if (message.type === "live") {
-      lostAt = null;
+      setLost(null);
       say("live");
     } else if (message.type === "lost") {
-      lostAt = lostAt || new Date(message.at);
+      setLost(lostAt || new Date(message.at));
       say(`no connection since ${clock(lostAt)}`);
     }
   };
@@ -225,7 +279,7 @@
         if (lastId && news.resync) everything();
         news.items.forEach(apply);
         lastId = news.last;
-        lostAt = null;
+        setLost(null);
         say("every 10 s");
       } catch {
         hear({ type: "lost", at: Date.now() });

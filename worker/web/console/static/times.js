@@ -22,8 +22,9 @@
   };
 
   const ages = () =>
-    document.querySelectorAll("[data-since]").forEach((each) => {
-      const text = span(now() - Date.parse(each.dataset.since));
+    document.querySelectorAll("[data-since], [data-until]").forEach((each) => {
+      const { since, until } = each.dataset;
+      const text = span(since ? now() - Date.parse(since) : Date.parse(until) - now());
       if (each.textContent !== text) each.textContent = text;
     });
 
