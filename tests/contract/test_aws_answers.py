@@ -1,5 +1,6 @@
 """Answers of AWS that are not what was asked for: an answer of a proxy, or one that was damaged, is no answer."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
@@ -18,7 +19,7 @@ from consumers.streams.source import Batch
 from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.support.aws.emulators import use_test_credentials
 from tests.support.clock.manual import NOON
-from tests.support.fakes.http_target import WebServer, a_web_server, answer
+from tests.support.fakes.http_target import Behaviour, Received, WebServer, a_web_server, answer
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event
 from worker.net.aws_client import ClientSettings
@@ -38,7 +39,7 @@ MEMBERS: Final = (
 )  # fmt: skip
 # Which calls read a list, and which an object: what is inside them is the service's own.
 LISTS: Final = {
-    "query", "receive", "delete", "change_visibility", "publish", "find_stream", "kinesis_shards",
+    "query", "receive", "delete", "change_visibility", "publish", "find_stream", "kinesis_shards", "read",
 }  # fmt: skip
 OBJECTS: Final = {"get", "get_many", "stream_arn", "shards"}
 Call: TypeAlias = Callable[[], Awaitable[object]]
@@ -98,10 +99,21 @@ async def _refuse(letter: UnreadableRecordLetter) -> None:
     raise AssertionError(f"no record was delivered: {letter}")
 
 
+def then(server: WebServer, *, last: Behaviour) -> None:
+    """Answer well to all that comes before a stream's records, so that its last request is sent, too."""
+    iterator = answer(200, {"ShardIterator": "iterator"})
+
+    async def behave(request: Received, writer: asyncio.StreamWriter) -> None:
+        sent = {name.lower(): value for name, value in request.headers.items()}.get("x-amz-target", "")
+        await (iterator if sent.endswith("GetShardIterator") else last)(request, writer)
+
+    server.behaviour = behave
+
+
 @pytest.mark.parametrize("status", [200, 400])
 async def test_a_body_that_is_no_object_is_no_answer(server: WebServer, calls: dict[str, Call], status: int) -> None:
     for body in ("null", "[]", "1", '"text"', "", "<html>", '{"a":' * 100_000, "\ufffd\0"):
-        server.behaviour = answer(status, body)
+        then(server, last=answer(status, body))
 
         for name, call in calls.items():
             with pytest.raises(RetryLater):
@@ -110,9 +122,9 @@ async def test_a_body_that_is_no_object_is_no_answer(server: WebServer, calls: d
 
 async def test_an_answer_whose_members_have_other_types_is_no_answer(server: WebServer, calls: dict[str, Call]) -> None:
     for value in (None, 5, [5], {"a": 5}):
-        server.behaviour = answer(200, dict.fromkeys(MEMBERS, value))
-        unaffected = {"put", "transaction"}  # they read none of the members
-        unaffected |= LISTS if isinstance(value, list) else OBJECTS if isinstance(value, dict) else set()
+        then(server, last=answer(200, dict.fromkeys(MEMBERS, value)))
+        # A list is what these read; what is inside it is the service's own.
+        unaffected = LISTS if isinstance(value, list) else OBJECTS if isinstance(value, dict) else set[str]()
 
         for name in calls.keys() - unaffected:
             with pytest.raises(RetryLater):
@@ -120,7 +132,7 @@ async def test_an_answer_whose_members_have_other_types_is_no_answer(server: Web
 
 
 async def test_an_answer_without_what_was_asked_for_is_no_answer(server: WebServer, calls: dict[str, Call]) -> None:
-    server.behaviour = answer(200, {})
+    then(server, last=answer(200, {}, x_amzn_RequestId="1"))
     # No such row, written, no message in the queue, nothing refused: that is how these services say it.
     complete = {"get", "put", "transaction", "receive", "delete", "change_visibility"}
 
@@ -131,11 +143,42 @@ async def test_an_answer_without_what_was_asked_for_is_no_answer(server: WebServ
             print(name, await calls[name]())
 
 
-@pytest.mark.parametrize("body", [{"__type": 5}, {"__type": "TransactionCanceledException", "CancellationReasons": 5}])
+@pytest.mark.parametrize("body", [{}, {"message": "service unavailable"}, {"status": "ok", "ConsumedCapacity": {}}])
+async def test_an_object_of_a_proxy_proves_neither_a_write_nor_that_a_row_is_absent(
+    server: WebServer, calls: dict[str, Call], body: object
+) -> None:
+    then(server, last=answer(200, body))
+
+    for name, call in calls.items():
+        with pytest.raises(RetryLater):
+            print(name, await call())
+
+
+@pytest.mark.parametrize("body", [{"ConsumedCapacity": {}}, {"Attributes": ITEM}, {"ItemCollectionMetrics": {}}])
+async def test_what_dynamodb_says_about_a_write_proves_it(
+    server: WebServer, calls: dict[str, Call], body: object
+) -> None:
+    server.behaviour = answer(200, body)
+
+    await calls["put"]()
+    await calls["transaction"]()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"__type": 5},
+        {"__type": ["a"]},
+        {"__type": {"a": 1}},
+        {"__type": "TransactionCanceledException", "CancellationReasons": 5},
+        {"__type": "TransactionCanceledException", "CancellationReasons": [None]},
+        {"__type": "TransactionCanceledException", "CancellationReasons": [{"Code": ["a"]}]},
+    ],
+)
 async def test_an_error_that_cannot_be_read_says_nothing_about_the_request(
     server: WebServer, calls: dict[str, Call], body: object
 ) -> None:
-    server.behaviour = answer(400, body)
+    then(server, last=answer(400, body))
 
     for name, call in calls.items():
         with pytest.raises(RetryLater):
@@ -155,15 +198,13 @@ async def test_a_transaction_cancelled_without_a_reason_is_sent_again(
 async def test_an_answer_that_was_damaged_on_its_way_is_not_used(
     server: WebServer, calls: dict[str, Call], checksum: object
 ) -> None:
-    body = json.dumps({"Item": ITEM, "Items": [ITEM], "Responses": {"t": [ITEM]}})
-    reading = ("get", "get_many", "query")
-    server.behaviour = answer(200, body, x_amz_crc32=str(crc32(body.encode())))
-    for name in reading:
+    bodies = {"get": {"Item": ITEM}, "get_many": {"Responses": {"t": [ITEM]}}, "query": {"Items": [ITEM]}}
+    for name, found in bodies.items():
+        body = json.dumps(found)
+        server.behaviour = answer(200, body, x_amz_crc32=str(crc32(body.encode())))
         assert await calls[name]()
 
-    server.behaviour = answer(200, body, x_amz_crc32=str(checksum))
-
-    for name in reading:
+        server.behaviour = answer(200, body, x_amz_crc32=str(checksum))
         with pytest.raises(RetryLater, match="checksum"):
             await calls[name]()
 

@@ -33,6 +33,20 @@ OPTIONAL: Final[Mapping[str, tuple[str, type]]] = {
     "GetItem": ("Item", dict),
     "ReceiveMessage": ("Messages", list),
 }
+# A good answer to these may be empty: no such row, or written. So an object of anybody else must not pass for one.
+_WRITTEN: Final = frozenset({"Attributes", "ConsumedCapacity", "ItemCollectionMetrics"})
+_SETTLED: Final = frozenset({"Failed", "Successful"})
+MAY_BE_EMPTY: Final[Mapping[str, frozenset[str]]] = {
+    "ChangeMessageVisibilityBatch": _SETTLED,
+    "DeleteItem": _WRITTEN,
+    "DeleteMessageBatch": _SETTLED,
+    "GetItem": frozenset({"ConsumedCapacity", "Item"}),
+    "PutItem": _WRITTEN,
+    "ReceiveMessage": frozenset({"Messages"}),
+    "TransactWriteItems": _WRITTEN,
+    "UpdateItem": _WRITTEN,
+}
+REQUEST_ID: Final = "x-amzn-requestid"  # AWS sends it with every answer, and so does every emulator
 
 
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
@@ -44,7 +58,7 @@ def check_body(headers: Mapping[str, str], body: bytes) -> None:
         )
 
 
-def check_members(operation: str, answer: object) -> dict[str, Any]:
+def check_members(operation: str, answer: object, headers: Mapping[str, str]) -> dict[str, Any]:
     """Return a successful answer. Raises `ResponseParserError` if it is not one of this operation."""
     if type(answer) is not dict:
         raise ResponseParserError(f"the answer is not what was asked for: {type(answer).__name__}, not an object")
@@ -52,4 +66,20 @@ def check_members(operation: str, answer: object) -> dict[str, Any]:
     name, kind = REQUIRED.get(operation) or OPTIONAL.get(operation) or ("", object)
     if name and type(found.get(name)) is not kind and (operation in REQUIRED or name in found):
         raise ResponseParserError(f"the answer is not what was asked for: it has no {name}, or one of another type")
+    known = MAY_BE_EMPTY.get(operation)
+    if known is None:
+        return found
+    if unknown := found.keys() - known:
+        names = ", ".join(sorted(unknown))[:60]
+        raise ResponseParserError(f"the answer is not what was asked for: {operation} never answers with {names}")
+    if not found and REQUEST_ID not in headers:
+        raise ResponseParserError(f"the answer is empty and has no {REQUEST_ID}, so AWS has not sent it")
     return found
+
+
+def check_error(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Return an error answer. Raises `ResponseParserError` if its code is no text: the library looks it up as one."""
+    code = parsed.get("Error", {}).get("Code", "")
+    if not isinstance(code, str):
+        raise ResponseParserError(f"the error cannot be read: its code is {type(code).__name__}, not text")
+    return parsed

@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected
-from worker.net.aws_answers import UNREADABLE, check_body, check_members
+from worker.net.aws_answers import UNREADABLE, check_body, check_error, check_members
 from worker.net.aws_sessions import session_of_loop
 from worker.net.aws_signature import signed_headers
 from worker.runtime.json_bytes import from_json, to_json
@@ -129,7 +129,7 @@ class HotParser:
             decoded = self._decoders.get(operation, from_json)(response["body"])
         except ValueError as error:
             raise ResponseParserError(f"the answer is not what was asked for: {error}") from error
-        answer = check_members(operation, decoded)
+        answer = check_members(operation, decoded, response["headers"])
         # The library's parser puts all headers here; Interlock needs only the store's time.
         answer["ResponseMetadata"] = {"HTTPHeaders": {"date": response["headers"].get("date")}}
         return answer
@@ -142,7 +142,7 @@ class HotParser:
             parsed = await self._stock.parse(response, shape)
         except UNREADABLE as error:
             raise ResponseParserError(f"the answer cannot be read: {type(error).__name__}: {error}") from error
-        return parsed if is_error else check_members(operation, parsed)
+        return check_error(parsed) if is_error else check_members(operation, parsed, response["headers"])
 
 
 class HotParserFactory:
@@ -225,7 +225,10 @@ class HotRequests:
         parser = factory.create_parser(operation.service_model.resolved_protocol)
         parsed = await parser.parse(response, operation.output_shape)
         if answer.status_code >= 300:
-            await self._endpoint._add_modeled_error_fields(response, parsed, operation, parser)  # noqa: SLF001
+            try:
+                await self._endpoint._add_modeled_error_fields(response, parsed, operation, parser)  # noqa: SLF001
+            except UNREADABLE as error:
+                raise ResponseParserError(f"the error cannot be read: {type(error).__name__}: {error}") from error
         return parsed
 
 

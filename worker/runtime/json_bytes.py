@@ -25,7 +25,15 @@ def from_json(text: bytes | str) -> Any:  # noqa: ANN401 - JSON of any type
 
 def typed_decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Return a fast parser of JSON of one type. It raises `ValueError` for anything else."""
-    return msgspec.json.Decoder(kind).decode
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decode_typed(text: bytes) -> T:
+        try:
+            return decode(text)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+
+    return decode_typed
 
 
 def to_json(value: object, *, is_sorted: bool = False) -> bytes:

@@ -9,6 +9,7 @@ from consumers.streams.aws.change_records import delivered_change
 from consumers.streams.aws.kpl import BadAggregate, Part, parts_of
 from consumers.streams.positions import RecordPosition, position_text
 from consumers.streams.source import Position
+from worker.runtime.json_bytes import typed_decoder
 from worker.store.table import Change, TableName
 
 DIGITS: Final = 64  # eight more than any sequence number so far
@@ -35,12 +36,12 @@ class KinesisAnswer(TypedDict):
     ChildShards: NotRequired[list[dict[str, Any]] | None]
 
 
-_answer: Final = msgspec.json.Decoder(KinesisAnswer)
+_decode: Final = typed_decoder(KinesisAnswer)
 
 
 def decode_answer(body: bytes) -> dict[str, Any]:
     """Decode a `GetRecords` response. Raises `ValueError`."""
-    return cast("dict[str, Any]", _answer.decode(body))
+    return cast("dict[str, Any]", _decode(body))
 
 
 class Item(msgspec.Struct):

@@ -65,6 +65,10 @@ class InDoubt(RetryLater):
     """InDoubt: there was no answer; the request may have been applied, or may still be applied."""
 
 
+class AccessRefused(ConfigError):
+    """AccessRefused: the caller is known, and not allowed to do this."""
+
+
 class MissingTable(ConfigError):
     """MissingTable: a table does not exist, or does not exist yet."""
 
@@ -108,7 +112,7 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
     if code == "ConditionalCheckFailedException":
         return ConditionFailed(0, _row(response.get("Item")))
     if code == "TransactionCanceledException":
-        return _cancelled(response.get("CancellationReasons") or [], what)
+        return _cancelled(_reasons(response), what)
     if code in THROTTLED:
         return NotApplied(f"{what}; it is tried again")
     if code in UNDECIDED or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
@@ -120,10 +124,19 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
     if code in CREDENTIAL_CODES:
         return NoCredentials(f"{what}; it is tried again with new credentials")
     if code in NOT_ALLOWED:
-        return ConfigError(f"{what}; give the worker valid credentials that are allowed to do this")
+        return AccessRefused(f"{what}; give the worker valid credentials that are allowed to do this")
     if code in IMPOSSIBLE:
         return _impossible(message, what)
     return NotApplied(f"{what}; it is tried again")
+
+
+def _reasons(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return one reason for each write of a cancelled transaction; none if they cannot be read."""
+    found: object = response.get("CancellationReasons")
+    reasons = cast("list[object]", found) if isinstance(found, list) else []
+    readable = [cast("Mapping[str, Any]", each) for each in reasons if isinstance(each, Mapping)]
+    is_whole = len(readable) == len(reasons) and all(isinstance(each.get("Code", ""), str) for each in readable)
+    return readable if is_whole else []
 
 
 def _cancelled(reasons: list[Mapping[str, Any]], what: str) -> WorkerError:
