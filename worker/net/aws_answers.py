@@ -78,7 +78,7 @@ def check_members(operation: str, answer: object, headers: Mapping[str, str]) ->
 
 
 def check_error(parsed: dict[str, Any]) -> dict[str, Any]:
-    """Return an error answer. Raises `ResponseParserError` if its code is no text: the library looks it up as one."""
+    """Return an error answer. Raises `ResponseParserError` if its code is no text."""
     code = parsed.get("Error", {}).get("Code", "")
     if not isinstance(code, str):
         raise ResponseParserError(f"the error cannot be read: its code is {type(code).__name__}, not text")
