@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
+from importlib.metadata import version
 from typing import Any, cast
 
 import grpc
@@ -109,6 +110,7 @@ async def test_standard_variables_say_where_and_how_to_send(monkeypatch: pytest.
     named = attributes_of(both.reports[0]["resourceMetrics"][0]["resource"])
     assert named["service.namespace"] == "data"
     assert (named["service.name"], named["service.instance.id"]) == ("orders", "one")
+    assert named["service.version"] == version("interlock")
 
 
 async def test_a_report_with_differences_that_was_refused_is_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

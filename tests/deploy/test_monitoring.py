@@ -18,6 +18,9 @@ MONITORING: Final = Path(__file__).parents[2] / "deploy" / "monitoring"
 DASHBOARD: Final = cast("dict[str, Any]", json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8")))
 RULES: Final = cast("dict[str, Any]", yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text("utf-8")))
 PROMTOOL: Final = shutil.which("promtool")
+RULE_TESTS: Final = cast(
+    "dict[str, Any]", yaml.safe_load((MONITORING / "prometheus-rules.test.yaml").read_text("utf-8"))
+)
 OF_HISTOGRAMS: Final = ("_bucket", "_sum", "_count")
 
 
@@ -51,11 +54,23 @@ def test_every_counter_is_used_by_its_increase_and_every_histogram_by_its_bucket
                 assert found[1] in {"rate", "increase", "absent"}, expression
 
 
-def test_only_metrics_with_a_label_are_told_apart_by_it() -> None:
-    labelled = {name_of(each) for each in Metric if each.meaning.label}
+def test_only_labels_that_a_metric_has_are_told_apart() -> None:
+    labels = {name_of(each): set(each.meaning.labels) for each in Metric}
+    of_scrapes = {"job", "instance", "le"}
     for expression in expressions():
-        for name in re.findall(r'\b(interlock_\w+)\{[^}]*of="', expression):
-            assert name.removesuffix("_bucket") in labelled, expression
+        for name, matchers in re.findall(r"\b(interlock_\w+)\{([^}]*)\}", expression):
+            used = set(re.findall(r'(\w+)[=!]~?"', matchers))
+            assert used <= labels[name.removesuffix("_bucket")] | of_scrapes, expression
+        for grouped, name in re.findall(r"by \(([^)]*)\) \([^()]*(?:\w+\()?(interlock_\w+)", expression):
+            used = set(re.split(r",\s*", grouped))
+            assert used <= labels[name.removesuffix("_bucket")] | of_scrapes, expression
+
+
+def test_a_test_lets_each_rule_fire() -> None:
+    rules = {rule["alert"] for group in RULES["groups"] for rule in group["rules"]}
+    tests = [each for test in RULE_TESTS["tests"] for each in test["alert_rule_test"]]
+
+    assert {each["alertname"] for each in tests if each["exp_alerts"]} == rules
 
 
 def test_every_rule_says_how_bad_it_is_what_it_means_and_what_to_do() -> None:

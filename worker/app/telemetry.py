@@ -169,9 +169,9 @@ class Telemetry:
 
     def called(self, target: str, action: str, *, is_throttled: bool) -> None:
         """Count a call of a target."""
-        self.meters.add(Metric.TARGET_CALLS, label=f"{target} {action}")
+        self.meters.add(Metric.TARGET_CALLS, label=(target, action))
         if is_throttled:
-            self.meters.add(Metric.TARGET_THROTTLES, label=f"{target} {action}")
+            self.meters.add(Metric.TARGET_THROTTLES, label=(target, action))
 
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:

@@ -1,8 +1,8 @@
 """Meters: what the worker counts and measures, in memory, at the cost of an addition.
 
-The metrics are a closed list, so that tests can check alarms, dashboards and documents against it. One label (a stream,
-a queue) may distinguish the values of a metric. Only the Prometheus page and OTLP show labels, because each further
-dimension costs money in CloudWatch.
+The metrics are a closed list, so that tests can check alarms, dashboards and documents against it. Labels tell the
+values of a metric apart: one label `of` (a stream, a queue), or several with names of their own. Only the Prometheus
+page and OTLP show labels, because each further dimension costs money in CloudWatch.
 """
 
 from bisect import bisect_left
@@ -46,18 +46,28 @@ class Unit(StrEnum):
     SECONDS = "Seconds"
 
 
+# The value of the only label, or one value for each name in a meaning's `labels`. Empty: the metric has no label.
+Label: TypeAlias = str | tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Describes a metric. `label` says what the label `of` names; a metric without one has a single value."""
+    """Describes a metric. `label` says what `of` names; a metric without labels has a single value."""
 
     kind: MetricKind
     unit: Unit
     text: str
     label: str = ""
+    names: tuple[str, ...] = ()  # of several labels, in the order of their values
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the names of the labels."""
+        return self.names or (("of",) if self.label else ())
 
 
-def _counter(text: str, label: str = "") -> Meaning:
-    return Meaning(MetricKind.COUNTER, Unit.COUNT, text, label)
+def _counter(text: str, label: str = "", *, names: tuple[str, ...] = ()) -> Meaning:
+    return Meaning(MetricKind.COUNTER, Unit.COUNT, text, label, names)
 
 
 def _seconds(text: str, label: str = "") -> Meaning:
@@ -146,8 +156,10 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.JOB_SUBMIT: _histogram("how long jobs waited for their start after their rules held", "job type"),
     Metric.JOB_DURATION: _histogram("how long jobs took, from their start to the end that Interlock saw", "outcome"),
     Metric.EVALUATION: _histogram("how long an evaluation of a run's rules took, with its reads", "result"),
-    Metric.TARGET_CALLS: _counter("calls of jobs' and probes' targets", "target and action"),
-    Metric.TARGET_THROTTLES: _counter("calls that a target refused because it gets too many", "target and action"),
+    Metric.TARGET_CALLS: _counter("calls of jobs' and probes' targets", names=("target", "action")),
+    Metric.TARGET_THROTTLES: _counter(
+        "calls that a target refused because it gets too many", names=("target", "action")
+    ),
     Metric.SLA_VERDICTS: _counter("deadlines that were judged or waived", "verdict"),
     Metric.COMMIT_CONFLICTS: _counter("commits refused because a row had changed; they are decided again"),
     Metric.STORE_CALL: _histogram("how long a call of the store took", "operation"),
@@ -181,17 +193,34 @@ class Distribution:
 @dataclass(frozen=True, slots=True)
 class DistributionSample:
     metric: Metric
-    label: str
+    label: Label
     counts: tuple[int, ...]
     total: float
     largest: float
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return the values of the metric's labels."""
+        return _values_of(self.metric, self.label)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     metric: Metric
-    label: str  # empty for a metric without a label
+    label: Label
     value: float
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return the values of the metric's labels."""
+        return _values_of(self.metric, self.label)
+
+
+def _values_of(metric: Metric, label: Label) -> tuple[str, ...]:
+    """Return a value for each label of a metric. A counter that never rose has empty ones."""
+    names = metric.meaning.labels
+    given = (label,) if isinstance(label, str) else label
+    return given if len(given) == len(names) else ("",) * len(names)
 
 
 Reading: TypeAlias = Callable[[], Mapping[str, float]]
@@ -205,11 +234,11 @@ class Meters:
     """Keeps counters; reads gauges, and counters kept elsewhere, when a reporter asks for samples."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[Metric, str], float] = {}
+        self._counts: dict[tuple[Metric, Label], float] = {}
         self._readings: dict[Metric, Reading] = {}
-        self._distributions: dict[tuple[Metric, str], Distribution] = {}
+        self._distributions: dict[tuple[Metric, Label], Distribution] = {}
 
-    def observe(self, metric: Metric, value: float, label: str = "") -> None:
+    def observe(self, metric: Metric, value: float, label: Label = "") -> None:
         """Add a value to a histogram."""
         self._distributions.setdefault((metric, label), Distribution()).add(value)
 
@@ -217,7 +246,7 @@ class Meters:
         """Yield all histograms, in the order of the list."""
         for metric in Metric:
             found = [(label, each) for (of, label), each in self._distributions.items() if of is metric]
-            for label, each in sorted(found, key=lambda item: item[0]):
+            for label, each in sorted(found, key=_by_label):
                 yield DistributionSample(metric, label, tuple(each.counts), each.total, each.largest)
 
     def forget_largest(self) -> None:
@@ -225,7 +254,7 @@ class Meters:
         for each in self._distributions.values():
             each.largest = 0.0
 
-    def add(self, metric: Metric, amount: float = 1, label: str = "") -> None:
+    def add(self, metric: Metric, amount: float = 1, label: Label = "") -> None:
         place = (metric, label)
         self._counts[place] = self._counts.get(place, 0) + amount
 
@@ -236,9 +265,14 @@ class Meters:
     def samples(self) -> Iterator[Sample]:
         """Yield all values but histograms. A counter that never rose is zero, so that its alarm has data."""
         for metric in (each for each in Metric if each.meaning.kind is not MetricKind.HISTOGRAM):
-            values = self._readings.get(metric, _nothing)()
+            values: Mapping[Label, float] = {**self._readings.get(metric, _nothing)()}
             if metric.meaning.kind is MetricKind.COUNTER:
                 counted = {label: count for (each, label), count in self._counts.items() if each is metric}
                 values = {**counted, **values} or {"": 0.0}
-            for label, value in sorted(values.items()):
+            for label, value in sorted(values.items(), key=_by_label):
                 yield Sample(metric, label, value)
+
+
+def _by_label(item: tuple[Label, object]) -> tuple[str, ...]:
+    label, _ = item
+    return (label,) if isinstance(label, str) else label

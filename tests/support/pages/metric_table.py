@@ -20,7 +20,7 @@ def with_fresh_table(page: str) -> str:
 
 def table() -> str:
     head = [
-        "| CloudWatch | Prometheus and OTLP | Type | Unit | Label `of` | Meaning |",
+        "| CloudWatch | Prometheus and OTLP | Type | Unit | Labels | Meaning |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join([*head, *map(_row, Metric), ""])
@@ -28,9 +28,10 @@ def table() -> str:
 
 def _row(metric: Metric) -> str:
     meaning = metric.meaning
+    labels = f"`of`: {meaning.label}" if meaning.label else ", ".join(f"`{name}`" for name in meaning.labels)
     return (
         f"| `{metric.value}` | `{name_of(metric)}` | {meaning.kind.value} | {meaning.unit.value.lower()} | "
-        f"{meaning.label} | {meaning.text} |"
+        f"{labels} | {meaning.text} |"
     )
 
 

@@ -186,7 +186,7 @@ def test_calls_of_targets_are_counted_by_target_and_action() -> None:
 
     counted = {(each.metric, each.label): each.value for each in told.meters.samples() if each.label}
     assert counted == {
-        (Metric.TARGET_CALLS, "glue start"): 1,
-        (Metric.TARGET_CALLS, "glue poll"): 1,
-        (Metric.TARGET_THROTTLES, "glue start"): 1,
+        (Metric.TARGET_CALLS, ("glue", "start")): 1,
+        (Metric.TARGET_CALLS, ("glue", "poll")): 1,
+        (Metric.TARGET_THROTTLES, ("glue", "start")): 1,
     }

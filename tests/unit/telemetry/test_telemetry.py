@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -82,6 +83,40 @@ def test_the_page_tells_streams_apart() -> None:
     }
     assert read["interlock_records_read_total", "control"] == 1_234_567
     assert read["interlock_consumer_lag_seconds", 'a"b'] == 1.5
+
+
+def test_several_labels_have_names_on_the_page_and_for_a_collector_and_one_sum_in_the_log() -> None:
+    meters = Meters()
+    meters.add(Metric.TARGET_CALLS, 3, label=("glue", "start"))
+    meters.add(Metric.TARGET_CALLS, 2, label=("glue", "poll"))
+
+    on_page = {
+        (sample.labels["target"], sample.labels["action"]): sample.value
+        for family in text_string_to_metric_families(page(meters))
+        for sample in family.samples
+        if sample.name == "interlock_target_calls_total"
+    }
+    sent = metrics_sent(report_of(meters, RESOURCE, ReportedTotals(NOW), NOW).data)["interlock_target_calls_total"]
+    points = [
+        {each["key"]: each["value"]["stringValue"] for each in point["attributes"]}
+        for point in sent["sum"]["dataPoints"]
+    ]
+
+    assert on_page == {("glue", "start"): 3, ("glue", "poll"): 2}
+    assert points == [{"target": "glue", "action": "poll"}, {"target": "glue", "action": "start"}]
+    assert EmbeddedMetrics(meters, "orders", print).line(NOW)["TargetCalls"] == 5
+
+
+def test_a_counter_with_several_labels_that_never_rose_is_zero_on_the_page() -> None:
+    assert 'interlock_target_calls_total{action="",target=""} 0.0' in page(Meters())
+
+
+def test_the_page_shows_the_process_and_its_version() -> None:
+    families = {family.name: family for family in text_string_to_metric_families(page(Meters()))}
+
+    assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"} <= set(families)
+    [build] = families["interlock_build_info"].samples
+    assert (build.labels, build.value) == ({"version": version("interlock")}, 1)
 
 
 def test_a_histogram_counts_values_by_their_bounds_on_the_page_and_for_a_collector() -> None:

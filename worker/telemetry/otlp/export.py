@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -38,7 +39,9 @@ def resource_of(service: str) -> Resource:
     """Return what this process is called. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME win."""
     # By host and process: two workers of one service would otherwise overwrite each other's values.
     instance = f"{socket.gethostname()}-{os.getpid()}"
-    own = Resource.create({"service.name": service, "service.instance.id": instance})
+    own = Resource.create(
+        {"service.name": service, "service.version": version("interlock"), "service.instance.id": instance}
+    )
     return own.merge(OTELResourceDetector().detect())
 
 

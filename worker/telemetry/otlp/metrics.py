@@ -26,7 +26,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from worker.telemetry.meters import BOUNDS_S, DistributionSample, Meters, Metric, MetricKind, Sample
+from worker.telemetry.meters import BOUNDS_S, DistributionSample, Label, Meters, Metric, MetricKind, Sample
 from worker.telemetry.otlp.spans import SCOPE, nanoseconds
 from worker.telemetry.prometheus import name_of
 
@@ -40,9 +40,9 @@ class ReportedTotals:
     """ReportedTotals: what a report held, at what time: the next one with differences begins there."""
 
     at: datetime
-    counts: Mapping[tuple[Metric, str], float] = field(default_factory=dict[tuple[Metric, str], float])
-    histograms: Mapping[tuple[Metric, str], DistributionSample] = field(
-        default_factory=dict[tuple[Metric, str], DistributionSample]
+    counts: Mapping[tuple[Metric, Label], float] = field(default_factory=dict[tuple[Metric, Label], float])
+    histograms: Mapping[tuple[Metric, Label], DistributionSample] = field(
+        default_factory=dict[tuple[Metric, Label], DistributionSample]
     )
 
 
@@ -92,7 +92,7 @@ class _Making:
 
     def _point(self, sample: Sample) -> NumberDataPoint:
         return NumberDataPoint(
-            _label(sample.label),
+            _attributes(sample),
             nanoseconds(self.before.at),
             nanoseconds(self.now),
             float(sample.value - self.before.counts.get((sample.metric, sample.label), 0.0)),
@@ -103,7 +103,7 @@ class _Making:
         counts = each.counts if known is None else [a - b for a, b in zip(each.counts, known.counts, strict=True)]
         total = each.total - (0.0 if known is None else known.total)
         return HistogramDataPoint(
-            _label(each.label),
+            _attributes(each),
             nanoseconds(self.before.at),
             nanoseconds(self.now),
             count=sum(counts),
@@ -120,5 +120,5 @@ def _named(metric: Metric, data: Sum | Gauge | Histogram) -> SdkMetric:
     return SdkMetric(name_of(metric), meaning.text, _UNITS[meaning.unit.value], data)
 
 
-def _label(label: str) -> dict[str, str]:
-    return {"of": label} if label else {}
+def _attributes(sample: Sample | DistributionSample) -> dict[str, str]:
+    return {name: value for name, value in zip(sample.metric.meaning.labels, sample.values, strict=True) if value}
