@@ -57,6 +57,30 @@ async def test_the_zone_of_times_can_be_chosen_and_is_kept(console: ServedConsol
     await expect(due).to_have_text("09:40 UTC")
 
 
+async def test_one_zone_holds_for_text_axes_sentences_and_forms(console: ServedConsole) -> None:
+    """The demo's pipelines are in UTC; in Tokyo it is nine hours later."""
+    page = await console.open(f"/runs/ledger-close/stream/{YESTERDAY}", operator=True, timezone_id="Asia/Tokyo")
+    ticks = page.locator(".gantt .tick")
+    assert (await ticks.all_text_contents())[0] == "10:00"
+
+    await page.locator("#zone").select_option("browser")
+
+    assert (await ticks.all_text_contents())[0] == "19:00"
+    await expect(page.locator("#attempts")).to_contain_text("GMT+9")
+    await expect(page.locator(".due-text")).to_have_text("deadline 23:40 GMT+9")
+    await expect(page.locator(".lead")).to_contain_text("Failed at 20:24 GMT+9 (attempt 3)")
+    await page.goto(f"{console.address}/pipelines/fraud-scores")
+    await expect(page.locator("#pipeline-runs")).to_contain_text("by the clock, GMT+9 · usually 19:02\u201319:39")
+    assert "19:00" in await page.locator(".axis .tick").all_text_contents()
+    await page.goto(f"{console.address}/pipelines/fraud-scores/pause")
+    await expect(page.locator("#until-zone")).to_contain_text("Times are in Asia/Tokyo")
+    await page.get_by_label("Why").fill("the upstream is being repaired")
+    await page.get_by_label("Until").fill("2027-03-24 09:00")
+    await page.get_by_role("button", name="See what will happen").click()
+    await expect(page.locator(".notice.good")).to_contain_text("starts until 2027-03-24 09:00:00 GMT+9")
+    assert await page.locator("input[name=until]").get_attribute("value") == "2027-03-24T00:00:00Z"
+
+
 async def test_keys_lead_to_the_search(console: ServedConsole) -> None:
     page = await console.open("/")
 

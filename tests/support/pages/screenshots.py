@@ -33,7 +33,7 @@ PATHS: Final = {
     "console-run-waiting": f"/runs/fraud-scores/stream/{YESTERDAY}",
     "console-run-failed": f"/runs/ledger-close/stream/{YESTERDAY}",
     "console-run-attempts": f"/runs/payments-import/stream/{YESTERDAY}",
-    "console-timeline": "/timeline?q=*",
+    "console-timeline": "/timeline?lanes=1",
     "console-lineage": f"/lineage/risk-report?period={YESTERDAY}",
     "console-events": "/events",
     "console-alerts": "/alerts",

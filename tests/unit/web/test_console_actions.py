@@ -95,7 +95,9 @@ async def test_a_run_is_cancelled_and_its_deadline_waived(world: ConsoleWorld) -
 
 async def test_a_pipeline_is_paused_and_resumed(world: ConsoleWorld) -> None:
     preview = await submit(world, PAUSE, {"reason": WHY, "until": "2h", "back": WAITING})
-    assert "no new run or attempt of orders-daily starts until 2027-03-23T08:10:00Z" in preview.text
+    shown = '<time datetime="2027-03-23T08:10:00+00:00">2027-03-23 09:10:00 CET</time>'
+    assert f"no new run or attempt of orders-daily starts until {shown}" in preview.text
+    assert fields_of(preview)["until"] == "2027-03-23T08:10:00Z"  # what is confirmed is what was shown
     paused = await submit(world, PAUSE, fields_of(preview))
     assert paused.headers["location"] == f"{WAITING}?done=pause"
     pause = await Pauses(world.tables).load(PipelineId("orders-daily"))
@@ -111,6 +113,43 @@ async def test_a_pipeline_is_paused_and_resumed(world: ConsoleWorld) -> None:
         assert resumed.headers["location"] == "/pipelines/orders-daily?done=resume"
     assert await Pauses(world.tables).load(PipelineId("orders-daily")) is None
     assert [event.detail["action"] for event in await recorded(world, "orders-daily")].count("resume") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "zone", "until"),
+    [
+        ("2027-03-23 12:00", "", "2027-03-23T11:00:00Z"),  # the pipeline's zone is Europe/Berlin
+        ("2027-03-23 12:00", "Asia/Tokyo", "2027-03-23T03:00:00Z"),
+        ("06:00", "", "2027-03-24T05:00:00Z"),  # today's has passed
+        ("23:00", "UTC", "2027-03-23T23:00:00Z"),
+        ("2027-03-23T12:00:00Z", "Asia/Tokyo", "2027-03-23T12:00:00Z"),
+        ("2h", "Asia/Tokyo", "2027-03-23T08:10:00Z"),
+        ("2027-03-24", "no/such-zone", "2027-03-24T00:00:00Z"),
+    ],
+)
+async def test_the_end_of_a_pause_is_in_the_zone_of_the_page(
+    world: ConsoleWorld, given: str, zone: str, until: str
+) -> None:
+    preview = await submit(world, PAUSE, {"reason": WHY, "until": given, "zone": zone})
+
+    if until == "2027-03-23T03:00:00Z":
+        assert "is not in the future" in preview.text
+    else:
+        assert fields_of(preview)["until"] == until
+
+
+async def test_a_pause_cannot_end_at_a_time_that_the_clocks_skip(world: ConsoleWorld) -> None:
+    preview = await submit(world, PAUSE, {"reason": WHY, "until": "2027-03-28 02:30"})
+
+    assert preview.status_code == 422
+    assert "Europe/Berlin has no 2027-03-28 02:30" in preview.text
+
+
+async def test_the_form_of_a_pause_names_its_zone(world: ConsoleWorld) -> None:
+    form = await world.get(PAUSE, OPERATOR)
+
+    assert 'Times are in <span data-zone-name="Europe/Berlin">Europe/Berlin</span>' in form.text
+    assert '<input type="hidden" name="zone" value="Europe/Berlin" data-zone="Europe/Berlin">' in form.text
 
 
 async def test_a_form_without_a_reason_or_with_a_wrong_time_is_shown_again(world: ConsoleWorld) -> None:

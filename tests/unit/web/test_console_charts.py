@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,7 +22,7 @@ from worker.store.repos.pipelines import Pipelines
 from worker.web.charts.period_grid import period_columns
 from worker.web.charts.run_charts import HEIGHT, duration_chart, ended_runs, ready_chart
 from worker.web.console.pipeline_page import clock_offset
-from worker.web.console.wording import deadline_badge, took_of
+from worker.web.console.wording import deadline_badge, prose, took_of
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -273,3 +274,26 @@ async def test_a_chosen_theme_is_kept_and_leads_back() -> None:
 @pytest.mark.parametrize(("seconds", "shown"), [(0.353, "0.4s"), (9.96, "10s"), (12.9, "12s"), (185, "3m 05s")])
 def test_how_long_a_job_took_is_not_nothing_if_it_was_short(seconds: float, shown: str) -> None:
     assert took_of(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("failed at 2027-03-23 11:24 CET: x", "2027-03-23T10:24:00+00:00"),
+        ("late since 2027-10-31 02:30 CEST", "2027-10-31T00:30:00+00:00"),
+        ("late since 2027-10-31 02:30 CET", "2027-10-31T01:30:00+00:00"),  # the second one of that night
+        ("kept 2027-03-23 11:24:05 UTC.", "2027-03-23T11:24:05+00:00"),
+        ("breached its deadline at 06:00 CET", "2027-03-23T05:00:00+00:00"),
+        ("breached its deadline at 23:50 CET", "2027-03-22T22:50:00+00:00"),  # the nearest one
+        ("breached its deadline at 06:00 JST", None),  # Berlin writes no such time
+        ("2027-02-30 11:24 CET", None),
+        ("2027-03-28 02:30 CET", None),  # the clocks skip it
+        ("updatedAt 2027-03-23T11:24:00Z", None),
+        ("`--at 2027-03-23 11:24 CET` <b>", None),
+    ],
+)
+def test_times_in_sentences_follow_the_switch_of_the_zone(text: str, shown: str | None) -> None:
+    html = prose(text, BERLIN, near=datetime(2027, 3, 23, 5, tzinfo=UTC))
+
+    assert re.findall(r'<time datetime="([^"]+)">', html) == ([shown] if shown else [])
+    assert unescape(re.sub(r"</?(time|code)[^>]*>", "", html)) == text.replace("`", "")

@@ -74,7 +74,7 @@ async def test_the_timeline_outlines_what_is_expected(world: ConsoleWorld) -> No
     response = await world.get("/timeline?q=clicks")
     shown = await text(world, "/timeline?q=clicks")
 
-    assert len(re.findall('class="coming"', response.text)) == 6  # 06:30 to 11:30: a quarter of 24 hours lies ahead
+    assert len(re.findall("expected, usually", response.text)) == 6  # 06:30 to 11:30: a quarter of 24 hours lies ahead
     assert "clicks 2027-03-23T05 expected 2027-03-23 06:30:00 UTC" in shown
 
 

@@ -1,7 +1,7 @@
 """Submits actions for the API and the console: the same rules, forecasts and audit events."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Final, TypeVar
 
 from worker.config.versions import Version
@@ -81,10 +81,13 @@ async def resume_pipeline(context: ApiContext, author: RequestAuthor, pipeline: 
     return before, not before.is_over(now)
 
 
-def pause_end(context: ApiContext, until: str | None) -> datetime | None:
-    """Return when a pause ends: a time, or an age from now. Raises `WebProblem`."""
+def pause_end(context: ApiContext, until: str | None, zone: tzinfo | None = None) -> datetime | None:
+    """Return when a pause ends: a time, or an age from now; a time of the zone's clock if one is given.
+
+    Raises `WebProblem`.
+    """
     try:
-        return time_after(until, context.clock.now()) if until else None
+        return time_after(until, context.clock.now(), zone) if until else None
     except ConfigError as error:
         raise WebProblem(ProblemType.INVALID, str(error)) from error
 

@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from typing import Final, cast
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from worker.core.model.ids import PipelineId
 from worker.core.model.keys import RunKey
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.runs.requests import RequestOutcome, RerunSpec
 from worker.runtime.ids import random_id
 from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.requests import Requests
 from worker.web.api.schemas import REASON_MAX
 from worker.web.api.submissions import (
@@ -26,8 +29,10 @@ from worker.web.api.submissions import (
 )
 from worker.web.console.console import Console
 from worker.web.console.links import is_own_path
+from worker.web.console.live_rows import zone_named
 from worker.web.console.pipeline_page import pipeline_of
 from worker.web.console.run_page import run_key_of
+from worker.web.console.wording import moment_text
 from worker.web.problems import ProblemType, WebProblem
 
 FIELDS_MAX: Final = 20
@@ -62,6 +67,7 @@ class ActionForm:
     supersede: bool = False
     waive: bool = False
     until: str = ""
+    zone: str = ""  # of the clock that `until` is meant by
     back: str = ""
     is_confirmed: bool = False
 
@@ -104,11 +110,13 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
     back = f"{console.links.base}{came_from}" if is_own_path(came_from) else console.links.pipeline(pipeline)
     subject = ActionSubject(action, pipeline, back)
     context, author = console.context, console.author(request)
+    zone = await _zone_of(console, pipeline, form.zone)
+    form = replace(form, zone=f"{zone}")
     if request.method != "POST" or form.problem:
         is_wrong = request.method == "POST"
         return await _page(console, request, subject, form, problem=form.problem if is_wrong else "")
     try:
-        until = pause_end(context, form.until)
+        until = pause_end(context, form.until, zone)
     except WebProblem as problem:
         return await _page(console, request, subject, form, problem=problem.detail)
     if form.is_confirmed:
@@ -117,13 +125,15 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
         elif await Pauses(context.tables).load(pipeline) is not None:  # else a second click: it was resumed already
             await resume_pipeline(context, author, pipeline, form.reason)
         return RedirectResponse(f"{subject.back}?done={action}", 303)
-    end = f" until {format_rfc3339(until)}" if until else " until somebody resumes it"
+    # What is confirmed is this very time, however long a person looks at it.
+    form = replace(form, until=format_rfc3339(until) if until else "")
+    end = f" until {moment_text(until, zone)}" if until else " until somebody resumes it"
     sentence = (
         f"no new run or attempt of {pipeline} starts{end}; running jobs go on, and deadlines stay watched"
         if action == "pause"
         else "what arrived during the pause is processed now"
     )
-    return await _page(console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence))
+    return await _page(console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence), zone=zone)
 
 
 async def _submit(console: Console, request: Request, key: RunKey, action: str, form: ActionForm) -> RequestOutcome:
@@ -141,6 +151,15 @@ async def _is_repeated(console: Console, key: RunKey, action: str, form: ActionF
     requests = Requests(console.context.tables)
     seen = await requests.rerun_of(key) if action == "rerun" else await requests.cancel_of(key)
     return seen is not None and seen.id == form.id
+
+
+async def _zone_of(console: Console, pipeline: PipelineId, chosen: str) -> tzinfo:
+    """Return the zone that the page showed times in; without one, that of the pipeline."""
+    if chosen:
+        return zone_named(chosen)
+    stored = await Pipelines(console.context.tables).get(pipeline)
+    version = None if stored is None else await console.context.versions.in_force_of(stored)
+    return version.pipeline.schedules[0].zone if version and version.pipeline.schedules else UTC
 
 
 def _require_operator(console: Console, request: Request) -> None:
@@ -169,6 +188,7 @@ async def _form(request: Request) -> ActionForm:
         supersede=values.get("supersede") == "1",
         waive=values.get("waive") == "1",
         until=values.get("until", "")[:64],
+        zone=values.get("zone", "")[:64],
         back=values.get("back", "")[:500],
         is_confirmed=values.get("confirm") == "1",
     )
@@ -182,11 +202,13 @@ async def _page(
     *,
     problem: str = "",
     prospects: Prospects | None = None,
+    zone: tzinfo = UTC,
 ) -> Response:
     return await console.page(
         request,
         "action.html",
         status=422 if problem else 200,
+        zone=zone,
         action=subject.action,
         subject=subject.name,
         back=subject.back,

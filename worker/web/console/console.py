@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +20,7 @@ from worker.web.console.links import Links
 from worker.web.console.rendering import page_response, rendered_text
 from worker.web.console.row_texts import RowTexts
 from worker.web.console.static_files import StaticFiles
-from worker.web.console.wording import THEMES, clock_text, moment_text, plain, status_badge, theme_of
+from worker.web.console.wording import THEMES, clock_text, moment_text, plain, prose, status_badge, theme_of
 from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder
@@ -167,10 +168,17 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["moment"] = moment_text
+    filters: dict[str, Any] = templates.filters
+    filters |= {"moment": moment_text, "prose": _prose}
     templates.tests["unnamed"] = _is_unnamed
     return templates
 
 
 def _is_unnamed(value: str) -> bool:
     return value in UNNAMED
+
+
+@pass_context
+def _prose(page: Context, text: object, zone: tzinfo | None = None, near: datetime | None = None) -> Markup:
+    """Return a sentence with its times, which were written in the page's zone unless another is given."""
+    return prose(text, zone or page["zone"], near)

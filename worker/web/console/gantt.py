@@ -10,13 +10,14 @@ from typing import Final
 from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
 from worker.operations.runs.history import HistoryEntry, HistorySource
-from worker.web.console.wording import moment_text, took
+from worker.web.console.wording import clock_text, moment_text, took
 
 _STEPS: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
 )
 TICKS_MAX: Final = 6
+TICK_ROOM: Final = 5.0  # percent
 ATTEMPTS_SHOWN_MAX: Final = 16
 MARKS_MAX: Final = 200
 # Events that explain a chart, by a part of their type; the others repeat what its bars show.
@@ -65,6 +66,7 @@ class AttemptLane:
 @dataclass(frozen=True, slots=True)
 class AxisMark:
     at: float
+    moment: datetime
     text: str
 
 
@@ -73,6 +75,8 @@ class EventMark:
     """EventMark is an event below the lanes: a deadline, late data, a rerun or an operator's action."""
 
     at: float
+    moment: datetime
+    what: str
     text: str
     tone: str
 
@@ -83,7 +87,6 @@ class GanttChart:
     ticks: Sequence[AxisMark]
     deadline: AxisMark | None
     now: AxisMark | None
-    zone_name: str
     is_cut: bool
     events: Sequence[EventMark] = ()
 
@@ -109,16 +112,17 @@ def gantt_chart(
     low, high = min(begin, deadline or begin), max(last, deadline or last)
     room = max(high - low, timedelta(seconds=10)) * 0.02
     scale = _Scale(low - (room if deadline == low else timedelta(0)), high + room)
+    due_mark = AxisMark(scale.at(deadline), deadline, clock_text(deadline, now, zone)) if deadline else None
     lanes = [
         AttemptLane(number, outcome, reason, [scale.bar(each) for each in spans])
         for number, outcome, reason, spans in shown
     ]
     return GanttChart(
         lanes=lanes,
-        ticks=list(scale.ticks(zone)),
-        deadline=AxisMark(scale.at(deadline), moment_text(deadline, zone)) if deadline else None,
-        now=None if run.is_ended else AxisMark(scale.at(now), "now"),
-        zone_name=f"{now.astimezone(zone):%Z}",
+        # The deadline names its time: a tick beside it would be written over.
+        ticks=[each for each in scale.ticks(zone) if due_mark is None or abs(each.at - due_mark.at) > TICK_ROOM],
+        deadline=due_mark,
+        now=None if run.is_ended else AxisMark(scale.at(now), now, "now"),
         is_cut=len(attempts) > len(shown),
         events=list(_marks(history, scale, zone)),
     )
@@ -129,7 +133,7 @@ def _marks(history: Sequence[HistoryEntry], scale: "_Scale", zone: tzinfo) -> It
     for each in islice(found, MARKS_MAX):
         tone = next((tone for word, tone in _MARKED.items() if word in each.what), None)
         if tone is not None and each.at is not None and scale.low <= each.at <= scale.high:
-            yield EventMark(scale.at(each.at), f"{each.what} {moment_text(each.at, zone)}", tone)
+            yield EventMark(scale.at(each.at), each.at, each.what, moment_text(each.at, zone), tone)
 
 
 def _is_near(deadline: datetime, begin: datetime, end: datetime) -> bool:
@@ -206,5 +210,5 @@ class _Scale:
         while at <= self.high:
             share = self.at(at)
             if 3 <= share <= 97:
-                yield AxisMark(share, f"{at:{pattern}}")
+                yield AxisMark(share, at, f"{at:{pattern}}")
             at += step

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from worker.core.run.state import State
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, run_element, since_of, zone_of_pipeline
-from worker.web.console.wording import Badge, clock_text, span, took_of
+from worker.web.console.wording import Badge, span, took_of
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, ToldEvent, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.sections import Attention, AttentionItem, AttentionKind, usual_s
@@ -42,7 +42,10 @@ _MORE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewLine:
-    """OverviewLine is one run. `schedule` is empty if there is only one, `rerun` if it does not apply."""
+    """OverviewLine is one run. `schedule` is empty if there is only one, `rerun` if it does not apply.
+
+    The sentence is in times of `zone`, and follows `due` if that is given.
+    """
 
     element: str
     name: NamedRun
@@ -52,6 +55,8 @@ class OverviewLine:
     since: datetime | None
     age: str
     deadline: Badge | None
+    due: datetime | None
+    zone: tzinfo
     sentence: str
     rerun: str = ""
 
@@ -165,20 +170,27 @@ class _Lines:
             since=since,
             age=span(self.now - since) if since else "",
             deadline=deadline_of(mirror, name.key, self.now),
-            sentence=_sentence(mirror, item, self.sentences.get(name.key, ""), self.now),
+            due=_due(item),
+            zone=zone_of_pipeline(mirror, name.pipeline),
+            sentence=_sentence(mirror, item, self.sentences.get(name.key, "")),
             rerun=f"{link}/rerun" if self.may_act and is_failed else "",
         )
 
 
-def _sentence(mirror: Mirror, item: AttentionItem, waiting: str, now: datetime) -> str:
+def _due(item: AttentionItem) -> datetime | None:
+    is_due = item.kind is AttentionKind.DUE and item.watch is not None
+    return moment(item.watch.breach_at) if is_due and item.watch else None
+
+
+def _sentence(mirror: Mirror, item: AttentionItem, waiting: str) -> str:
+    """Return why a run is listed; of one that is due, what follows its time."""
     if item.kind is AttentionKind.STUCK:
         return item.sentence
     if item.watch is not None and item.kind is AttentionKind.DUE:
-        zone, usual = zone_of_pipeline(mirror, item.name.pipeline), usual_s(mirror, item.name)
-        due = f"due {clock_text(moment(item.watch.breach_at), now, zone)}"
+        usual = usual_s(mirror, item.name)
         how = f", usually takes {took_of(usual)}" if usual is not None else ""
         risk = ": at risk" if item.is_at_risk else ": in time" if usual is not None and item.run else ""
-        return f"{due}{how}{risk}{f'; waits for {waiting}' if waiting else ''}"
+        return f"{how}{risk}{f'; waits for {waiting}' if waiting else ''}"
     if isinstance(item.run, FinishedRun) and item.run.attempt > 1:
         return f"attempt {item.run.attempt}: {item.sentence}"
     if waiting:

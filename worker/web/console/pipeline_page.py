@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from itertools import islice
 from typing import Final
 
@@ -17,7 +17,7 @@ from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.drift import changed_at
 from worker.core.run.state import Run
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
-from worker.core.time.local_time import wall_at
+from worker.core.time.local_time import shifted_instant, wall_at
 from worker.operations.pipelines.config_versions import (
     DIFF_LINES_MAX,
     EFFECT_DAYS,
@@ -87,6 +87,11 @@ class RunsOfSchedule:
     ready: ReadyChart | None = None
     durations: DurationChart | None = None
     is_hourly: bool = False
+    zone: tzinfo = UTC
+
+    def moment(self, offset: timedelta) -> datetime:
+        """Return an offset of the chart as a time of the newest period, for a clock in another zone."""
+        return shifted_instant(datetime.combine(self.runs[0].key.period.date, time()) + offset, self.zone)
 
     def waited(self, row: RunRow) -> str:
         """Return how long a run waited for its job's start; "" if that is not known."""
@@ -221,6 +226,7 @@ async def _runs(
         ready=ready_chart(ended, schedule.hour_zone if is_hourly else schedule.zone),
         durations=duration_chart(ended, schedule.sla.expected_duration if schedule.sla else None),
         is_hourly=is_hourly,
+        zone=schedule.zone,
     )
 
 

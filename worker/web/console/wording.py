@@ -1,11 +1,15 @@
 """How the console shows values: statuses with glyphs, times with zones, and texts of others."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 
+from markupsafe import Markup, escape
+
 from worker.core.time.durations import shown_duration
+from worker.core.time.local_time import instants_of
 from worker.operations.records import DeadlineRecord
 
 TEXT_MAX: Final = 4_000
@@ -15,6 +19,11 @@ _BIDI: Final = {
 }
 # Also what a browser may not show at all.
 _CONTROLS: Final = {number: f"[U+{number:04X}]" for number in range(0x20) if chr(number) not in "\t\n\r"}
+
+# A time as sentences write it: `2027-03-22 06:00 CET`, without its date, or with seconds.
+_MOMENT: Final = re.compile(
+    r"(?<![\w:.-])(\d{4}-\d\d-\d\d )?(\d\d:\d\d(?::\d\d)?) ([A-Z]{2,5}|[+-]\d\d(?:\d\d)?)(?!\w|:\d)"
+)
 
 THEMES: Final = ("auto", "light", "dark")
 THEME_COOKIE: Final = "interlock-theme"
@@ -170,6 +179,54 @@ def plain(value: object) -> object:
     left = len(value) - len(cut)
     shown = cut.translate(_BIDI).translate(_CONTROLS)
     return f"{shown} … ({left:,} more characters)" if left else shown
+
+
+def prose(text: object, zone: tzinfo, near: datetime | None = None) -> Markup:
+    """Return a sentence as HTML: code between backticks, and times that follow the switch of the zone.
+
+    `zone` is the one in which the sentence was written; a time that it cannot have written stays text. A time without
+    a date is the one that is nearest to `near`.
+    """
+    shown = str(plain(f"{text}"))
+    parts = shown.split("`")
+    if len(parts) % 2 == 0:
+        parts = [shown]
+    return Markup().join(
+        Markup("<code>{}</code>").format(part) if number % 2 else Markup().join(_with_times(part, zone, near))
+        for number, part in enumerate(parts)
+    )
+
+
+def _with_times(text: str, zone: tzinfo, near: datetime | None) -> Iterator[Markup]:
+    end = 0
+    for found in _MOMENT.finditer(text):
+        at = _instant(found, zone, near)
+        if at is None:
+            continue
+        yield escape(text[end : found.start()])
+        yield Markup('<time datetime="{}">{}</time>').format(at.isoformat(), found[0])
+        end = found.end()
+    yield escape(text[end:])
+
+
+def _instant(written: re.Match[str], zone: tzinfo, near: datetime | None) -> datetime | None:
+    """Return when the zone's clock shows this; the name tells two hours of a night apart."""
+    day, clock, name = written.groups()
+    its_zone = UTC if name == "UTC" else zone
+    try:
+        days = [date.fromisoformat(day.strip())] if day else _days_around(near, its_zone)
+        walls = [datetime.combine(each, time.fromisoformat(clock)) for each in days]
+    except ValueError:
+        return None
+    found = [at for wall in walls for at in instants_of(wall, its_zone) if f"{at.astimezone(its_zone):%Z}" == name]
+    return min(found, key=lambda at: abs(at - near) if near else timedelta(), default=None)
+
+
+def _days_around(near: datetime | None, zone: tzinfo) -> list[date]:
+    if near is None:
+        return []
+    today = near.astimezone(zone).date()
+    return [today + timedelta(days=days) for days in (-1, 0, 1)]
 
 
 def theme_of(cookies: Mapping[str, str]) -> str:

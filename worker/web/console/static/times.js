@@ -46,10 +46,26 @@
     const isToday = day === `${today.year}-${today.month}-${today.day}`;
     const hasDate = /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d/.test(sample) || !isToday;
     const seconds = /\d\d:\d\d:\d\d/.test(sample) ? `:${it.second}` : "";
+    if (/^\d\d:\d\d:\d\d$/.test(sample)) return `${it.hour}:${it.minute}:${it.second}`;
     const zone = /\d \S+$/.test(sample) ? ` ${it.timeZoneName}` : "";
-    if (/^\d\d-\d\d$/.test(sample)) return `${it.month}-${it.day}`;
+    if (/^\d\d-\d\d$/.test(sample)) {
+      // A mark at midnight stands at another hour of another zone.
+      const isMidnight = it.hour === "00" && it.minute === "00";
+      return `${it.month}-${it.day}${isMidnight ? "" : ` ${it.hour}:${it.minute}`}`;
+    }
     if (/^\d\d:\d\d$/.test(sample)) return `${it.hour}:${it.minute}`;
     return `${hasDate ? `${day} ` : ""}${it.hour}:${it.minute}${seconds}${zone}`;
+  };
+
+  // Some places show only the name of the zone, or only the clock.
+  const shownAs = (each, at, sample, choice) => {
+    const it = partsOf(at, choice);
+    if (each.dataset.shows === "zone") return it.timeZoneName;
+    if (each.dataset.shows === "clock") {
+      const name = / [A-Z]+$/.test(sample) ? ` ${it.timeZoneName}` : "";
+      return sample.replace(/\d\d:\d\d/, `${it.hour}:${it.minute}`).replace(/ [A-Z]+$/, name);
+    }
+    return written(at, sample, choice);
   };
 
   const times = (root, choice) =>
@@ -57,16 +73,18 @@
       const at = Date.parse(each.dataset.at || each.getAttribute("datetime"));
       if (Number.isNaN(at)) return;
       if (!texts.has(each)) texts.set(each, each.textContent);
-      const text = choice ? written(at, texts.get(each), choice) : texts.get(each);
+      const before = each.dataset.before || "";
+      const sample = texts.get(each).slice(before.length);
+      const text = choice ? before + shownAs(each, at, sample, choice) : texts.get(each);
       if (each.textContent !== text) each.textContent = text;
     });
 
   // A time that a person enters is meant in the zone that the page shows.
-  const forms = (choice) =>
-    document.querySelectorAll("input[data-zone]").forEach((each) => {
-      const name = choice === "browser" ? Intl.DateTimeFormat().resolvedOptions().timeZone : choice;
-      each.value = name || each.dataset.zone;
-    });
+  const forms = (choice) => {
+    const name = choice === "browser" ? Intl.DateTimeFormat().resolvedOptions().timeZone : choice;
+    document.querySelectorAll("input[data-zone]").forEach((each) => (each.value = name || each.dataset.zone));
+    document.querySelectorAll("[data-zone-name]").forEach((each) => (each.textContent = name || each.dataset.zoneName));
+  };
 
   const read = () => {
     try {
