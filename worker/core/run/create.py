@@ -25,8 +25,10 @@ from worker.core.run.facts import (
     SignalOverdue,
     TriggerRequested,
 )
+from worker.core.run.post_run import noted
 from worker.core.run.reruns import REPLAY, is_automatic
 from worker.core.run.state import PATH_MAX, STATE_WORDS, Deletion, Outcome, Run, State, altered
+from worker.core.time.periods import sensor_keys
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 RERUN = "rerun"
@@ -91,8 +93,16 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
     recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, origin=fact.origin.value, signal=signal)
-    run = altered(run, path=fact.path, is_followed=fact.is_followed)
+    run = altered(run, path=fact.path, is_followed=fact.is_followed, told_at=_first_told_at(fact))
     return Decision.of(Create(run), *_watch(schedule, fact, now, fact.arrived_at), *recovered, EvaluateNow())
+
+
+def _first_told_at(fact: RunTriggered) -> dict[str, datetime]:
+    """Return when the first sensor was written, if no evaluation reads it."""
+    signal = fact.signal
+    if signal is None or signal.said_by in {"", *sensor_keys(signal.sensor_key, fact.key.period)}:
+        return {}
+    return noted({}, signal.said_by, signal.written_at)
 
 
 def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> Decision:

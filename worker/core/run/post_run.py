@@ -144,11 +144,15 @@ def is_since_start(run: Run, signal: SensorSignal) -> bool:
     """Return whether a trigger sensor that differs from the start was written since the start.
 
     A sensor that an evaluation reads was. One that it does not read, such as another key with the same prefix, may have
-    existed before, and every resync finds it again: then only its write time can show it.
+    existed before, and every resync finds it again: then only its write time can show it. That is by the store's clock,
+    perhaps in whole seconds; if it is close to the start, a repeat is better than a loss.
     """
     if signal.said_by in {"", *sensor_keys(signal.sensor_key, run.key.period)}:
         return True
-    return signal.written_at is not None and signal.written_at > run.attempt_began_at
+    if signal.written_at is None or signal.written_at <= run.attempt_began_at - SKEW_MAX:
+        return False
+    told_at = run.told_at.get(signal.said_by)
+    return told_at is None or signal.written_at > told_at or signal.written_at > run.attempt_began_at
 
 
 def _is_back(context: Context, signal: SensorSignal) -> bool:

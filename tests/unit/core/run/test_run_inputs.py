@@ -180,8 +180,8 @@ def test_an_image_from_before_the_attempt_is_not_noted() -> None:
 
 @pytest.mark.parametrize(
     ("written_at", "is_noted"),
-    [(None, False), (NOON - HOUR, False), (WRITTEN, True)],
-    ids=["unknown", "before", "since"],
+    [(None, False), (NOON - HOUR, False), (NOON - timedelta(seconds=1), True), (WRITTEN, True)],
+    ids=["unknown", "before", "in the second of the start, cut to whole seconds", "since"],
 )
 def test_a_signal_that_no_evaluation_reads_is_noted_if_it_came_with_the_attempt(
     written_at: datetime | None, *, is_noted: bool
@@ -193,6 +193,24 @@ def test_a_signal_that_no_evaluation_reads_is_noted_if_it_came_with_the_attempt(
     _, effects = step(run, wanted, NOON + HOUR, PIPELINE)
 
     assert any(isinstance(effect, NoteChange) for effect in effects) is is_noted
+
+
+def test_the_first_signal_of_a_prefix_is_not_late_data_when_it_is_delivered_again_after_another_one() -> None:
+    def wanted(key: str, content: str, written_at: datetime) -> RunTriggered:
+        signal = SensorSignal("orders", content, written_at, None, key)
+        return RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
+
+    first = wanted("orders-eu", "eu", NOON - timedelta(seconds=1))
+    created, _ = step(None, first, NOON, PIPELINE)
+    run = replace(created, state=State.POLLING, started_on={"count": OLD})
+    run, _ = step(run, wanted("orders-us", "us", WRITTEN), WRITTEN, PIPELINE)
+    ended = replace(run, state=State.COMPLETED, late_reported="us")
+
+    _, again = step(ended, first, WRITTEN, PIPELINE)
+    _, rewritten = step(ended, wanted("orders-eu", "new", NOON), WRITTEN, PIPELINE)
+
+    assert told(again) == []
+    assert told(rewritten) == [EventType.LATE_DATA_ARRIVAL]
 
 
 def test_many_sensors_that_drift_at_once_fit_into_one_commit() -> None:
