@@ -5,6 +5,7 @@ import hashlib
 import random
 import re
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
@@ -18,16 +19,18 @@ from worker.core.model.events import Event, EventType
 from worker.core.model.ids import PipelineId
 from worker.core.model.keys import SessionId
 from worker.core.run.state import Pause, Run, State
+from worker.core.sla.state import Verdict
 from worker.store.repos.delivery.alert_probe import AlertPath, AlertProbe, sent_write
 from worker.store.repos.events import event_write
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.repos.sessions import Sessions
+from worker.store.repos.sla_watches import SlaWatches
 from worker.web.console import static_files as static_module
 from worker.web.console.static_files import BUNDLES, VENDORED, StaticFiles
 from worker.web.live.catalogue import read_entry
-from worker.web.live.facts import ActiveRun, ActiveWatch, FinishedRun, ToldEvent
+from worker.web.live.facts import ATTEMPTS_MAX, ActiveRun, ActiveWatch, FinishedRun, ToldEvent, run_of
 from worker.web.live.mirror import Mirror
 from worker.web.live.sections import AttentionFinder
 from worker.web.live.sparkline import HEIGHT, sparkline
@@ -345,3 +348,48 @@ async def test_what_time_changes_counts_on_in_the_page(world: ConsoleWorld) -> N
     assert 'id="as-of"' in (await world.get("/frag/banners")).text
     for path in ("/workers", "/deadletters"):
         assert f'data-frag="{path}" data-live="page"' in (await world.get(path)).text
+
+
+async def test_the_timeline_draws_each_attempt_with_its_outcome_as_a_link(world: ConsoleWorld) -> None:
+    response = await world.get("/timeline?q=ledger-close")
+
+    bars = re.findall(
+        rf'<a href="/runs/ledger-close/stream/{YESTERDAY}(#a\d)" tabindex="-1"><rect class="([a-z ]+)"[^>]*>'
+        r"<title>ledger-close ([^<]+)</title>",
+        response.text,
+    )
+    assert [(anchor, tone) for anchor, tone, _ in bars] == [
+        ("#a1", "failed waits"),
+        ("#a1", "failed"),
+        ("#a2", "failed waits"),
+        ("#a2", "failed"),
+        ("#a3", "failed waits"),
+        ("#a3", "failed"),
+    ]
+    assert bars[1][2] == f"{YESTERDAY}, attempt 1: failed, 29m"
+    assert bars[2][2] == f"{YESTERDAY}, attempt 2: waiting, 11m"
+
+
+async def test_a_deadline_stays_on_the_timeline_after_its_verdict(world: ConsoleWorld) -> None:
+    def lines(page: str) -> list[str]:
+        return re.findall(r'<line class="(deadline[a-z ]*)" x1="([\d.]+)%', page)
+
+    breached = lines((await world.get("/timeline?q=orders-daily")).text)
+    assert "deadline breached" in [kind for kind, _ in breached]
+    [(kind, place)] = lines((await world.get("/timeline?q=stock-levels")).text)
+    assert kind == "deadline"
+    key = key_of(YESTERDAY, "stock-levels")
+    [watch] = await SlaWatches(world.tables).of_schedule(key.pipeline, key.schedule, 1)
+    await SlaWatches(world.tables).save(replace(watch, verdict=Verdict.MET))
+
+    assert (kind, place) in lines((await world.get("/timeline?q=stock-levels")).text)
+
+
+def test_a_stored_run_keeps_few_of_its_attempts() -> None:
+    attempts = [{"attempt": number, "endedAt": MORNING.isoformat(), "outcome": "failed"} for number in range(1, 40)]
+    row = {"PK": "PIPELINE#p", "SK": "TRIGGER#s#2027-03-22", "state": "COMPLETED", "since": MORNING.isoformat()}
+
+    run = run_of({**row, "attempt": 40, "attempts": [*attempts, {"endedAt": 7}, "odd"]})
+
+    assert isinstance(run, FinishedRun)
+    assert 0 < len(run.earlier) <= ATTEMPTS_MAX

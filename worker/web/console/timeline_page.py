@@ -15,7 +15,7 @@ from starlette.responses import Response
 from worker.core.time.timestamps import parse_rfc3339
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of
-from worker.web.console.wording import Badge, took_of
+from worker.web.console.wording import Badge, status_badge, took_of
 from worker.web.live.facts import moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.pipeline_list import PipelineFilter
@@ -79,11 +79,17 @@ class TimelineExpected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineDeadline:
+    at: float
+    is_breached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLane:
     name: str
     link: str
     bars: Sequence[TimelineBar]
-    deadlines: Sequence[float]
+    deadlines: Sequence[TimelineDeadline]
     lines: Sequence[TimelineLine]
     expected: Sequence[TimelineExpected]
     left_out: int
@@ -239,7 +245,7 @@ def _lane(console: Console, mirror: Mirror, lane: PipelineLane, window: TimeWind
         name=lane.pipeline,
         link=console.links.pipeline(lane.pipeline),
         bars=[bar for each, line in zip(lane.runs, lines, strict=True) for bar in _bars(window, each, line)],
-        deadlines=[_share(window, at) for at in lane.deadlines],
+        deadlines=[TimelineDeadline(at=_share(window, it.at), is_breached=it.is_breached) for it in lane.deadlines],
         lines=lines,
         expected=[_expected(console, window, lane, each) for each in _coming(console, mirror, lane, window, now)],
         left_out=lane.left_out,
@@ -280,17 +286,19 @@ def _line(console: Console, mirror: Mirror, each: LaneRun, now: datetime) -> Tim
 
 
 def _bars(window: TimeWindow, each: LaneRun, line: TimelineLine) -> list[TimelineBar]:
-    parts = [(each.begin, each.end if each.started is None else each.started, True)]
-    if each.started is not None:
-        parts.append((each.started, each.end, False))
-    title = f"{each.run.period}: {line.badge.word}, {line.duration}"
-    bars: list[TimelineBar] = []
-    for begin, end, is_waiting in parts:
-        left, right = _share(window, begin), _share(window, end)
-        if end < window.begin or begin > window.end or (begin == end and len(parts) > 1):
+    phases, bars = each.phases(), list[TimelineBar]()
+    has_many = len({phase.attempt for phase in phases}) > 1
+    for phase in phases:
+        left, right = _share(window, phase.begin), _share(window, phase.end)
+        if phase.end < window.begin or phase.begin > window.end:
             continue
-        width = max(0.3, right - left)
-        bars.append(TimelineBar(min(left, 100 - width), round(width, 3), line.badge.tone, is_waiting, line.link, title))
+        is_last = phase is phases[-1]
+        badge = line.badge if is_last or phase.is_waiting else status_badge(phase.word)
+        word = "waiting" if phase.is_waiting and not is_last else badge.word
+        which = f", attempt {phase.attempt}" if has_many else ""
+        title = f"{each.run.period}{which}: {word}, {took_of(phase.end - phase.begin)}"
+        link, width = f"{line.link}#a{phase.attempt}" if has_many else line.link, max(0.3, right - left)
+        bars.append(TimelineBar(min(left, 100 - width), round(width, 3), badge.tone, phase.is_waiting, link, title))
     return bars
 
 

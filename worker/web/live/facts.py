@@ -3,6 +3,7 @@
 Times are seconds since 1970: the mirror compares and sorts tens of thousands of them.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from sys import intern
 from typing import Final
@@ -10,14 +11,20 @@ from typing import Final
 import msgspec
 
 from worker.core.model import keys
-from worker.core.run.state import Outcome, State
+from worker.core.run.state import SUPERSEDED, Outcome, State
 from worker.store.rows import loose_text
 from worker.store.table import Row, Value
 
 REASON_MAX: Final = 200
+ATTEMPTS_MAX: Final = 4  # earlier ones of a run: the page of the run has all
 ENDED_STATES: Final = frozenset({State.COMPLETED.value, State.FAILED_FINAL.value})
 _COMPLETED: Final = State.COMPLETED.value
 _CANCELLED: Final = Outcome.CANCELLED.value
+_ATTEMPT_WORDS: Final = {
+    Outcome.SUCCEEDED.value: "completed",
+    Outcome.CANCELLED.value: "cancelled",
+    SUPERSEDED: "cancelled",
+}
 
 
 class NamedRun(msgspec.Struct, frozen=True, gc=False):
@@ -38,8 +45,16 @@ class ActiveRun(NamedRun, frozen=True, kw_only=True, gc=False):
     due_at: float | None = None
 
 
+class AttemptSpan(msgspec.Struct, frozen=True, gc=False):
+    """AttemptSpan is an attempt before the last one; `started_at` None: its job did not start."""
+
+    started_at: float | None
+    ended_at: float
+    word: str
+
+
 class FinishedRun(NamedRun, frozen=True, kw_only=True, gc=False):
-    """FinishedRun is a run that ended at `at`; `word` is its status for people."""
+    """FinishedRun is a run that ended at `at`; `word` is its status for people, `earlier` its other attempts."""
 
     word: str
     at: float
@@ -47,6 +62,7 @@ class FinishedRun(NamedRun, frozen=True, kw_only=True, gc=False):
     started_at: float | None = None
     attempt: int = 1
     reason: str = ""
+    earlier: tuple[AttemptSpan, ...] = ()
 
     @property
     def duration(self) -> float | None:
@@ -156,7 +172,20 @@ def _ended(names: tuple[str, str, str, str], row: Row, state: str, since: float)
         started_at=seconds(row.get("startedAt")),
         attempt=attempt if isinstance(attempt, int) else 1,
         reason=intern(loose_text(row, "reason")[:REASON_MAX]),
+        earlier=_earlier(row.get("attempts")),
     )
+
+
+def _earlier(stored: Value) -> tuple[AttemptSpan, ...]:
+    """Return the attempts before the last one, the latest of many."""
+    if not isinstance(stored, list | tuple):
+        return ()  # nearly all runs have one
+    found = list[AttemptSpan]()
+    for each in stored[-ATTEMPTS_MAX:]:
+        if isinstance(each, Mapping) and (ended_at := seconds(each.get("endedAt"))) is not None:
+            word = _ATTEMPT_WORDS.get(loose_text(each, "outcome"), "failed")
+            found.append(AttemptSpan(seconds(each.get("startedAt")), ended_at, word))
+    return tuple(found)
 
 
 def _due_at(row: Row) -> float | None:

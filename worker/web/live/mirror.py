@@ -67,6 +67,7 @@ class Mirror:
         self.paused: dict[str, float | None] = {}  # until when; None: until resumed
         self.active: dict[str, ActiveRun] = {}
         self.watches: dict[str, ActiveWatch] = {}
+        self._deadlines: dict[str, float] = {}  # of those with a verdict
         self.ended: dict[str, FinishedRun] = {}
         self.failed: dict[str, FinishedRun] = {}  # of those
         self.breached: dict[str, ToldEvent] = {}
@@ -130,9 +131,24 @@ class Mirror:
             self.watches[watch.key] = watch
             self._changed(watch.key, watch.pipeline)
 
-    def close_watch(self, key: str) -> None:
-        if (watch := self.watches.pop(key, None)) is not None:
+    def close_watch(self, key: str, breach_at: float | None = None) -> None:
+        """Note that a deadline has its verdict; when it was is kept for as long as its run."""
+        watch = self.watches.pop(key, None)
+        if watch is not None:
             self._changed(key, watch.pipeline)
+        at = breach_at if watch is None else watch.breach_at
+        if at is not None and len(self._deadlines) < self._ended_max:
+            self._deadlines[key] = at
+
+    def deadline_of(self, key: str) -> float | None:
+        """Return when the deadline of a run was or is; None if that is not known.
+
+        A breach from before the mirror was built is known by its event alone.
+        """
+        if (watch := self.watches.get(key)) is not None:
+            return watch.breach_at
+        breach = self.breached.get(key)
+        return self._deadlines.get(key, None if breach is None else breach.at)
 
     def see_pipeline(self, entry: CatalogueEntry) -> None:
         if entry.id not in self.catalogue:
@@ -216,6 +232,8 @@ class Mirror:
                 self.ended_is_whole = self.ended_is_whole and at < now - ENDED_FOR_S
                 self.forget_run(key)
                 self._keep_older(run)
+        for key in [key for key in self._deadlines if key not in self.ended and key not in self.active]:
+            del self._deadlines[key]
         for told, kept_s in ((self.breached, BREACHED_FOR_S), (self.missed, MISSED_FOR_S)):
             for key in [key for key, event in told.items() if event.at < now - kept_s]:
                 del told[key]

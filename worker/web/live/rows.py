@@ -9,7 +9,7 @@ from worker.store.repos.pauses import UNTIL_MILLIS
 from worker.store.rows import loose_text
 from worker.store.table import Key, Row
 from worker.web.live.catalogue import read_entry
-from worker.web.live.facts import run_name, run_of, told_of, watch_of
+from worker.web.live.facts import run_name, run_of, seconds, told_of, watch_of
 from worker.web.live.mirror import KEPT_EVENTS, Mirror
 
 LETTERS: Final = keys.dead_letter_pk("")
@@ -72,7 +72,7 @@ def _apply_watch(mirror: Mirror, key: Key, row: Row | None) -> None:
     if watch is not None:
         mirror.see_watch(watch)
     elif name is not None:
-        mirror.close_watch(name.key)
+        mirror.close_watch(name.key, None if row is None else seconds(row.get("breachAt")))
 
 
 def _subject(row: Row) -> str:

@@ -19,6 +19,7 @@ QUARTER_S: Final = 900
 COUNTED_S: Final = 10.0
 COUNTS_MAX: Final = 16
 LANE_RUNS_MAX: Final = 18  # of one lane: with its deadlines at most 20 shapes, so 2,000 on a page of 100 lanes
+DEADLINES_MAX: Final = 6  # of one lane, the latest
 EXPECTED_MIN: Final = 2  # expected runs that a lane shows, however many others it has
 UNKNOWN_S: Final = 300.0  # the width of a run whose duration is not known
 
@@ -32,14 +33,54 @@ class TimeWindow:
         return begin < self.end and end >= self.begin
 
 
+@dataclass(frozen=True, slots=True)
+class LanePhase:
+    """LanePhase is a part of a run: it waited for an attempt, or that attempt's job ran and ended as `word`."""
+
+    begin: float
+    end: float
+    word: str
+    attempt: int
+    is_waiting: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRun:
-    """LaneRun is a run in its lane: when it waited, when its job ran, and how it stands or ended."""
+    """LaneRun is a run in its lane, with what it did when."""
 
     run: ActiveRun | FinishedRun
     begin: float
-    started: float | None
     end: float
+
+    def phases(self) -> list[LanePhase]:
+        """Return when the run waited and when its job ran, attempt by attempt."""
+        run, at, found = self.run, self.begin, list[LanePhase]()
+
+        def add(end: float, word: str, attempt: int, *, is_waiting: bool) -> None:
+            nonlocal at
+            reached = min(max(end, at), self.end)
+            if reached > at or end == self.end:
+                found.append(LanePhase(at, reached, word, attempt, is_waiting))
+            at = reached
+
+        if isinstance(run, ActiveRun):
+            is_working = run.state in {State.POLLING.value, State.STOPPING.value}
+            return [LanePhase(self.begin, self.end, "running", 0, not is_working)]
+        first = run.attempt - len(run.earlier)
+        for number, each in enumerate(run.earlier, first):
+            add(each.ended_at if each.started_at is None else each.started_at, run.word, number, is_waiting=True)
+            if each.started_at is not None:
+                add(each.ended_at, each.word, number, is_waiting=False)
+        add(run.at if run.started_at is None else run.started_at, run.word, run.attempt, is_waiting=True)
+        if run.started_at is not None:
+            add(run.at, run.word, run.attempt, is_waiting=False)
+        return [each for each in found if each.end > each.begin] or found[-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDeadline:
+    at: float
+    is_breached: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +95,7 @@ class ExpectedLaneRun:
 class PipelineLane:
     pipeline: str
     runs: Sequence[LaneRun]
-    deadlines: Sequence[float]
+    deadlines: Sequence[LaneDeadline]
     left_out: int
 
 
@@ -77,11 +118,15 @@ def lane_of(mirror: Mirror, pipeline: str, window: TimeWindow, now: float) -> Pi
     found += [_active(run, now) for run in mirror.active_of(pipeline).values()]
     shown = sorted((each for each in found if window.holds(each.begin, each.end)), key=lambda each: each.begin)
     keys = {*mirror.active_of(pipeline), *(each.run.key for each in shown)}
-    times = sorted(watch.breach_at for key in keys if (watch := mirror.watches.get(key)))
+    times = sorted(
+        (at, key in mirror.breached)
+        for key in keys
+        if (at := mirror.deadline_of(key)) is not None and window.begin <= at < window.end
+    )
     return PipelineLane(
         pipeline=pipeline,
         runs=shown[-LANE_RUNS_MAX:],
-        deadlines=[at for at in times if window.begin <= at < window.end][:2],
+        deadlines=[LaneDeadline(*each) for each in times[-DEADLINES_MAX:]],
         left_out=max(0, len(shown) - LANE_RUNS_MAX),
     )
 
@@ -174,12 +219,8 @@ class OwnerLanes:
 
 
 def _ended(run: FinishedRun) -> LaneRun:
-    begin = min(run.created_at if run.created_at is not None else run.at, run.at)
-    started = None if run.started_at is None else min(max(run.started_at, begin), run.at)
-    return LaneRun(run=run, begin=begin, started=started, end=run.at)
+    return LaneRun(run=run, begin=min(run.created_at if run.created_at is not None else run.at, run.at), end=run.at)
 
 
 def _active(run: ActiveRun, now: float) -> LaneRun:
-    is_working = run.state in {State.POLLING.value, State.STOPPING.value}
-    since = min(run.since, now)
-    return LaneRun(run=run, begin=since, started=since if is_working else None, end=now)
+    return LaneRun(run=run, begin=min(run.since, now), end=now)
