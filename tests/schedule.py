@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler.loadgroup import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 # Groups whose tests share what they have started, and so run one after another in one process. Longest first.
 WAITING: Final = (
@@ -75,7 +76,29 @@ class SuiteScheduling(LoadGroupScheduling):
         if not self._pieces:
             # All processes have collected the same tests, or the run ends here.
             self._pieces = pieces(next(iter(self.registered_collections.values())))
-        super().schedule()
+        if self.collection is None:
+            super().schedule()
+        else:
+            self._give_to_all()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that ended a process, or None. pytest-xdist would run it again, and lose more processes."""
+        left = self.assigned_work.pop(node)
+        ended = next((nodeid for piece in left.values() for nodeid, is_done in piece.items() if not is_done), None)
+        if ended is None:
+            return None
+        for name, piece in left.items():
+            rest = {nodeid: is_done or nodeid == ended for nodeid, is_done in piece.items()}
+            if not all(rest.values()):
+                self.workqueue[name] = rest
+        self._give_to_all()
+        return ended
+
+    def _give_to_all(self) -> None:
+        """Give out work to each process that is ready; one that replaces a lost one may still be collecting."""
+        for node in self.nodes:
+            if node in self.registered_collections:
+                self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return self._pieces[nodeid]

@@ -51,6 +51,26 @@ def test_that_hangs():
 CONFTEST = """
 from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 """
+DYING = """
+import os
+import time
+import pytest
+
+@pytest.mark.parametrize("number", range(60))
+def test_one(number):
+    if number in (0, 20):  # in the first pieces of both processes
+        time.sleep(1)
+        os._exit(1)
+    with open("ran", "a") as ran:
+        print(number, file=ran)
+"""
+SLOW_COLLECTION = """
+import os
+import time
+
+if os.environ.get("PYTEST_XDIST_WORKER") == "gw3":
+    time.sleep(2)
+"""
 
 
 def test_tests_of_one_group_run_in_one_process_and_the_others_in_both(tmp_path: Path) -> None:
@@ -74,6 +94,25 @@ def test_tests_of_one_group_run_in_one_process_and_the_others_in_both(tmp_path: 
     assert len(ran) == 6 * len(GROUPS) + 40
     assert {group: len(processes[group]) for group in GROUPS} == dict.fromkeys(GROUPS, 1)
     assert len({process for _, process in ran}) == 2
+
+
+def test_processes_that_end_in_a_test_are_replaced_and_every_other_test_runs(tmp_path: Path) -> None:
+    (tmp_path / "test_dying.py").write_text(DYING)
+    (tmp_path / "conftest.py").write_text(CONFTEST + SLOW_COLLECTION)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--rootdir", str(tmp_path)]
+
+    ended = subprocess.run(
+        [*command, "test_dying.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert "2 failed, 58 passed" in ended.stdout, ended.stdout
+    assert sorted(map(int, (tmp_path / "ran").read_text().split())) == [n for n in range(60) if n not in (0, 20)]
 
 
 def test_what_waits_begins_first_then_what_takes_long_and_short_tests_come_in_pieces() -> None:
