@@ -65,10 +65,26 @@ def format_duration(duration: timedelta) -> str:
 
 
 def shown_duration(duration: timedelta) -> str:
-    """Write a duration for people: to tenths of a second, to seconds or, from an hour on, to minutes."""
-    seconds = max(duration.total_seconds(), 0.0)
-    step = 0.1 if seconds < 10 else 1.0 if seconds < 3600 else 60.0
-    return format_duration(timedelta(milliseconds=round(seconds / step) * round(step * 1000)))
+    """Write how long something took, for people: below ten seconds to tenths, then in its two largest units."""
+    tenths = round(max(duration.total_seconds(), 0.0) * 10)
+    if tenths < 100:
+        return format_duration(timedelta(milliseconds=tenths * 100))
+    return span(max(duration, timedelta(seconds=10)))
+
+
+def span(duration: timedelta) -> str:
+    """Return a duration in its two largest units: `2d 4h`, `3h 02m`, `41m`, `12s`."""
+    seconds = max(0, int(duration.total_seconds()))
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours}h" if hours else f"{days}d"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    if minutes:
+        return f"{minutes}m {seconds:02d}s" if minutes < 10 else f"{minutes}m"
+    return f"{seconds}s"
 
 
 def shown_record_duration(text: str | None) -> str:

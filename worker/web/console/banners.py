@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.web.console.wording import span
+from worker.core.time.durations import span
 from worker.web.live.updates import LiveUpdates
 
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
+from worker.core.time.durations import shown_duration
 from worker.operations.runs.history import HistoryEntry, HistorySource
-from worker.web.console.wording import clock_text, moment_text, took
+from worker.web.console.wording import clock_text, moment_text
 
 _STEPS: Final = tuple(
     timedelta(seconds=seconds)
@@ -52,7 +53,7 @@ class PhaseBar:
 
     @property
     def duration(self) -> str:
-        return took(self.end - self.begin)
+        return shown_duration(self.end - self.begin)
 
 
 @dataclass(frozen=True, slots=True)

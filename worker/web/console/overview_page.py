@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.core.run.state import State
+from worker.core.time.durations import span
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, run_element, since_of, zone_of_pipeline
-from worker.web.console.wording import Badge, span, took_of
+from worker.web.console.wording import Badge, took_of
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, ToldEvent, moment
 from worker.web.live.mirror import Mirror
 from worker.web.live.sections import Attention, AttentionItem, AttentionKind, usual_s

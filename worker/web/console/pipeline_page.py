@@ -17,6 +17,7 @@ from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.drift import changed_at
 from worker.core.run.state import Run
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
+from worker.core.time.durations import shown_duration, span
 from worker.core.time.local_time import shifted_instant, wall_at
 from worker.operations.pipelines.config_versions import (
     DIFF_LINES_MAX,
@@ -49,7 +50,6 @@ from worker.web.charts.run_charts import (
 )
 from worker.web.console.console import Console, LivePart
 from worker.web.console.run_rows import RunRow, StripCell, run_rows, strip_of, strip_text
-from worker.web.console.wording import span, took
 from worker.web.problems import ProblemType, WebProblem
 
 RUNS_SHOWN: Final = 60
@@ -96,11 +96,11 @@ class RunsOfSchedule:
     def waited(self, row: RunRow) -> str:
         """Return how long a run waited for its job's start; "" if that is not known."""
         began, started = row.record.created_at, row.record.started_at
-        return took(started - began) if began and started and started >= began else ""
+        return shown_duration(started - began) if began and started and started >= began else ""
 
     def took(self, row: RunRow) -> str:
         started, ended = row.record.started_at, row.record.ended_at
-        return took(ended - started) if started and ended and ended >= started else ""
+        return shown_duration(ended - started) if started and ended and ended >= started else ""
 
 
 async def pipeline_page(console: Console, request: Request) -> Response:
@@ -144,7 +144,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         table_rows=TABLE_ROWS,
         chart_height=HEIGHT,
         offset_text=_hour_offset if runs.is_hourly else clock_offset,
-        span=took,
+        span=shown_duration,
         plan=plan[:PLAN_SHOWN],
         plan_is_cut=len(plan) > PLAN_SHOWN,
         named=named,

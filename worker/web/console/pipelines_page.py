@@ -9,10 +9,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worker.core.time.durations import span
 from worker.operations.runs.cursors import read_cursor, write_cursor
 from worker.web.console.console import Console
 from worker.web.console.live_rows import badge_of, deadline_of, pipeline_element, since_of
-from worker.web.console.wording import Badge, clock_text, span, status_badge, took_of
+from worker.web.console.wording import Badge, clock_text, status_badge, took_of
 from worker.web.live.catalogue import CatalogueEntry
 from worker.web.live.facts import ActiveRun, FinishedRun, NamedRun, moment
 from worker.web.live.mirror import Mirror

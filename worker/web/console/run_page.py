@@ -18,6 +18,7 @@ from worker.core.model.run_names import rerun_command
 from worker.core.model.summaries import summary_text
 from worker.core.model.values import Json, show
 from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Run, State, Status, status_word
+from worker.core.time.durations import shown_duration
 from worker.core.time.periods import Period
 from worker.operations.explain.explanation import Condition, Gate
 from worker.operations.pipelines.lookup import suggestion, version_of
@@ -41,7 +42,6 @@ from worker.web.console.wording import (
     gate_badge,
     monitoring_badge,
     status_badge,
-    took,
 )
 from worker.web.problems import ProblemType, WebProblem
 
@@ -108,7 +108,7 @@ async def run_page(console: Console, request: Request) -> Response:
         actions=run_actions(view),
         rerun_line=rerun_command(key, view.version.pipeline) if view.version and view.schedule else "",
         show=show,
-        span=took,
+        span=shown_duration,
         about=partial(_without_key, key=key),
         origin=run.origin if isinstance(run, Run) else "",
         has_schedules=view.version is None or len(view.version.pipeline.schedules) > 1,

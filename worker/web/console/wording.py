@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from worker.core.time.durations import shown_duration
+from worker.core.time.durations import shown_duration, span
 from worker.core.time.local_time import instants_of
 from worker.operations.records import DeadlineRecord
 
@@ -133,28 +133,9 @@ def time_left(at: datetime, now: datetime) -> Age:
     return Age(at, span(at - now), is_left=True)
 
 
-def span(duration: timedelta) -> str:
-    """Return a duration in its two largest units: `2d 4h`, `3h 02m`, `41m`, `12s`."""
-    seconds = max(0, int(duration.total_seconds()))
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, seconds = divmod(rest, 60)
-    if days:
-        return f"{days}d {hours}h" if hours else f"{days}d"
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    if minutes:
-        return f"{minutes}m {seconds:02d}s" if minutes < 10 else f"{minutes}m"
-    return f"{seconds}s"
-
-
-def took(duration: timedelta) -> str:
-    """Return how long something took: as `span`, but below ten seconds to tenths, as commands show it."""
-    return shown_duration(duration) if duration < timedelta(seconds=10) else span(duration)
-
-
 def took_of(seconds: float) -> str:
-    return took(timedelta(seconds=seconds))
+    """Return how long something took, as commands show it."""
+    return shown_duration(timedelta(seconds=seconds))
 
 
 def moment_text(at: datetime, zone: tzinfo = UTC) -> str:
