@@ -171,6 +171,15 @@ def test_without_a_period_the_output_of_the_last_run_is_shown(here: Path) -> Non
     assert f"{PERIOD}." in result.stderr
 
 
+def test_a_run_that_does_not_exist_has_no_output_and_explain_says_why() -> None:
+    result = interlock("logs", "orders", "2027-01-01")
+
+    assert result.exit_code == 2
+    assert "there is no run orders/2027-01-01" in result.stderr
+    assert "`interlock explain orders 2027-01-01` shows what there is" in result.stderr
+    assert interlock("explain", "orders", "2027-01-01").exit_code == 0
+
+
 def test_an_earlier_attempt_has_its_own_output(here: Path) -> None:
     earlier = EarlierAttempt(number=1, job_type="command", job="x", ended_at=TODAY, outcome="failed")
     run = put_run(job_type="command", attempt=2, attempts=(earlier,))

@@ -33,6 +33,10 @@ def rerun_command(key: RunKey, pipeline: "Pipeline") -> str:
     return f"interlock rerun {key.pipeline} {key.period}{_schedule(key, pipeline)}"
 
 
+def explain_command(key: RunKey, pipeline: "Pipeline") -> str:
+    return f"interlock explain {key.pipeline} {key.period}{_schedule(key, pipeline)}"
+
+
 def replay_command(key: RunKey, pipeline: "Pipeline") -> str:
     return f"interlock replay {key.pipeline} {key.period} {key.period}{_schedule(key, pipeline)}"
 

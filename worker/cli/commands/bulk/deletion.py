@@ -65,13 +65,13 @@ async def run_delete(screen: Screen, access: StoreAccess, command: DeletionComma
         if command.is_dry:
             show_deletion(screen, planned, as_json=as_json)
             return Exit.DONE
-        if not command.consent.obtain(screen, f"Delete {run} ({_what(planned)})?"):
+        if not command.consent.obtain(screen, f"Delete {shown_key(run)} ({_what(planned)})?"):
             screen.remark("nothing was deleted")
             return Exit.DONE
         try:
             outcome = await RunDeletion(tables, access.clock, by).delete(run, wanted)
         except StaleWrite as error:
-            raise RetryLater(f"{run} changes all the time; run the command again") from error
+            raise RetryLater(f"{shown_key(run)} changes all the time; run the command again") from error
         show_deletion(screen, outcome or planned, as_json=as_json)
         return Exit.DONE
 

@@ -16,6 +16,7 @@ from worker.config.settings import read_settings
 from worker.core.errors import WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, PipelineId
+from worker.core.model.run_names import explain_command, shown_key
 from worker.core.model.values import Json
 from worker.core.run.state import Run
 from worker.core.time.periods import Period
@@ -61,9 +62,10 @@ async def run_logs(screen: Screen, access: StoreAccess, request: LogsRequest) ->
         run = await Runs(tables).load(key)
         attempt = attempt_of(run, request.attempt) if isinstance(run, Run) else None
         if not isinstance(run, Run) or attempt is None:
-            what = f"run {key}" if not isinstance(run, Run) else f"attempt {request.attempt} of {key}"
+            name = shown_key(key)
+            what = f"run {name}" if not isinstance(run, Run) else f"attempt {request.attempt} of {name}"
             screen.remark(f"error: there is no {what}, or nothing is known of it", style="red")
-            screen.remark(f"    `interlock runs show {key.pipeline} {key.period}` shows what there is")
+            screen.remark(f"    `{explain_command(key, version.pipeline)}` shows what there is")
             return Exit.WRONG
         config = await job_config(tables, run)
         path = job_folder(access.url) / attempt.token / OUTPUT
