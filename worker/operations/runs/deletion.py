@@ -109,7 +109,7 @@ class RunDeletion:
         now = self._clock.now()
         run, deletion = await self._runs.load(key), await self._deletions.load(key)
         if run is None and deletion is None:
-            return await self._finish_forgotten(key, wanted)
+            return await self._finish_forgotten(key, wanted, now)
         if isinstance(run, ForeignRun):
             raise CannotDelete(f"the row of {key} belongs to another system; delete it there")
         rows = 0
@@ -130,14 +130,18 @@ class RunDeletion:
             is_dry=self._is_rehearsed,
         )
 
-    async def _finish_forgotten(self, key: RunKey, wanted: DeletionSpec) -> DeletionOutcome | None:
+    async def _finish_forgotten(self, key: RunKey, wanted: DeletionSpec, now: datetime) -> DeletionOutcome | None:
         """Delete the history that an interrupted deletion left; None if there is none of such a run.
 
-        A forgotten run leaves no row that tells it from one that never existed.
+        A forgotten run leaves no row that tells it from one that never existed, so only a deletion that forgets is
+        repeated like this.
         """
-        history = await self._delete_history(key) if wanted.with_history else 0
-        if not history:
+        if not (wanted.forget and wanted.with_history and await self._has_history(key)):
             return None
+        action = OperatorAction.on_run("delete", key, wanted.reason, "")
+        # First the record of who and why: the rows may be those of a run that somebody else forgot.
+        await self._commit([event_write(action_event(self._by, action, event_id=self._new_id(), at=now))])
+        history = await self._delete_history(key)
         return DeletionOutcome(
             key=key, was_deleted=True, rows=0, history=history, is_forgotten=True, is_dry=self._is_rehearsed
         )
@@ -194,6 +198,11 @@ class RunDeletion:
         return sorted(found)[:BATCH]  # a run has a handful; the limit keeps the commit within what a store accepts
 
     # --- history ------------------------------------------------------------------------------------------------------
+
+    async def _has_history(self, key: RunKey) -> bool:
+        async for _ in self._history(key):
+            return True
+        return False
 
     async def _delete_history(self, key: RunKey) -> int:
         """Delete the job log and the record of reruns; return how many rows. Events stay."""
