@@ -299,6 +299,7 @@ async def test_a_form_is_not_an_action(world: WebWorld) -> None:
     ("body", "detail"),
     [
         (b'{"reson": "x"}', "body.reason: is required; body.reson: is not a key here"),
+        (b'[{"reason": "x"}]', "body: must be a JSON object"),
         (b'{"reason": "x"', "body: is not JSON: Expecting ',' delimiter at character 14"),
     ],
 )

@@ -141,7 +141,8 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     """Name each wrong parameter; the value itself is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101
     found = error.errors()
-    errors = [_field_error(each) for each in found[:ERRORS_SHOWN_MAX]]
+    is_sent_as_json = "json" in request.headers.get("Content-Type", "").lower()
+    errors = [_field_error(each, is_sent_as_json=is_sent_as_json) for each in found[:ERRORS_SHOWN_MAX]]
     is_content = any(each.get("loc", ("",))[0] == "body" for each in found)
     is_json = not any(each.get("type") == "json_invalid" for each in found)
     kind = ProblemType.INVALID if is_content and is_json else ProblemType.BAD_REQUEST
@@ -155,7 +156,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     return _response(request, WebProblem(kind, headers=dict(error.headers or {})))
 
 
-def _field_error(error: dict[str, Any]) -> FieldError:
+def _field_error(error: dict[str, Any], *, is_sent_as_json: bool) -> FieldError:
     """Return an error in our words; the library's own speak of its classes."""
     match error.get("type"):
         case "missing":
@@ -166,7 +167,8 @@ def _field_error(error: dict[str, Any]) -> FieldError:
             at = error.get("loc", ("body", 0))[-1]
             return FieldError("body", f"is not JSON: {error.get('ctx', {}).get('error', 'error')} at character {at}")
         case "model_attributes_type" | "model_type" | "dict_type":
-            hint = "; send it with `Content-Type: application/json`" if error.get("loc") == ("body",) else ""
+            is_unread = error.get("loc") == ("body",) and not is_sent_as_json
+            hint = "; send it with `Content-Type: application/json`" if is_unread else ""
             return FieldError(_place(error), f"must be a JSON object{hint}")
         case _:
             return FieldError(_place(error), str(error.get("msg", "")))
