@@ -65,7 +65,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def shown_duration(duration: timedelta) -> str:
-    """Write how long something took, for people: below ten seconds to tenths, then in its two largest units."""
+    """Write for people how long something took: below 10 s to tenths, then in its two largest units."""
     tenths = round(max(duration.total_seconds(), 0.0) * 10)
     if tenths < 100:
         return format_duration(timedelta(milliseconds=tenths * 100))
