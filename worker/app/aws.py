@@ -59,6 +59,7 @@ from worker.runtime.clock import Clock
 from worker.runtime.ids import random_id
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.failure_counter import count_failures
+from worker.store.proven_access import ProvenAccess
 from worker.store.repos.delivery.job_hints import JobHintRows
 from worker.store.repos.events import Events
 from worker.store.table import TableName
@@ -95,7 +96,7 @@ class AwsPlatform:
     ) -> None:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
         self._confirm_logged, self._terminal = confirm_logged, terminal
-        self._guard = ClockGuard(clock)
+        self._guard, self._proven = ClockGuard(clock), ProvenAccess()
         self._tables = self._open_tables()
         self._watched = count_failures(
             self._tables
@@ -129,6 +130,7 @@ class AwsPlatform:
             self._client(),
             observe_time=self._guard.observe,
             are_checked=are_checked,
+            proven=self._proven,
         )
 
     def _client(self, read_s: float = READ_S) -> ClientSettings:

@@ -24,6 +24,7 @@ from worker.membership.clock_guard import ClockGuard
 from worker.membership.lease_coordinator import LeaseOffer
 from worker.net.http_client import HttpClient
 from worker.runtime.clock import Clock
+from worker.store.proven_access import ProvenAccess
 from worker.store.redis.connections import Servers
 from worker.store.redis.notices import ChangeNotices
 from worker.store.redis.tables import RedisTables
@@ -45,8 +46,8 @@ class RedisPlatform:
 
     def __init__(self, options: Options, place: RedisPlace, clock: Clock) -> None:
         self._options, self._place, self._clock = options, place, clock
-        self._guard = ClockGuard(clock)
-        self._tables = RedisTables(Servers(place), clock, observe_time=self._guard.observe)
+        self._guard, self._proven = ClockGuard(clock), ProvenAccess()
+        self._tables = RedisTables(Servers(place, proven=self._proven), clock, observe_time=self._guard.observe)
 
     @property
     def where(self) -> str:
@@ -68,7 +69,8 @@ class RedisPlatform:
     def beater_tables(self) -> RedisTables:
         """Return a second pair of connections, for the heartbeat's own thread."""
         answer_s = max(1.0, BEAT_SHARE * self._options.settings.timing.beat_s)
-        return RedisTables(Servers(self._place, answer_s=answer_s), self._clock, observe_time=self._guard.observe)
+        servers = Servers(self._place, answer_s=answer_s, proven=self._proven)
+        return RedisTables(servers, self._clock, observe_time=self._guard.observe)
 
     async def open(self, stack: AsyncExitStack) -> Resources:
         tables, clock = self._tables, self._clock

@@ -5,11 +5,19 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final, TypeAlias
 
-from worker.core.errors import ConfigError, RetryLater
+from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
-from worker.store.dynamodb.errors import CALL_ERRORS, NoCredentials, translate
+from worker.store.dynamodb.errors import (
+    CALL_ERRORS,
+    AccessRefused,
+    ConditionFailed,
+    NoCredentials,
+    NotApplied,
+    translate,
+)
+from worker.store.proven_access import ProvenAccess
 from worker.store.store_clock import StoreTime
 
 Answer: TypeAlias = Mapping[str, Any]
@@ -37,9 +45,16 @@ class DynamoCalls:
     """Holds one client with its retry policy."""
 
     def __init__(
-        self, settings: ClientSettings, clock: Clock, backoff: Backoff, *, store_time: StoreTime | None = None
+        self,
+        settings: ClientSettings,
+        clock: Clock,
+        backoff: Backoff,
+        *,
+        store_time: StoreTime | None = None,
+        proven: ProvenAccess | None = None,
     ) -> None:
         self._settings, self._clock, self._backoff = settings, clock, backoff
+        self._proven = proven or ProvenAccess()
         self._store_time = store_time
         self._call_s = settings.connect_s + settings.read_s + SLACK_S
         self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
@@ -82,10 +97,19 @@ class DynamoCalls:
             async with asyncio.timeout(self._call_s):
                 answer = await method(**parameters)
         except CALL_ERRORS as error:
-            raise translate(error, operation) from error
+            raise self._translated(error, operation) from error
+        self._proven.prove(operation)
         if self._store_time is not None:
             self._store_time.hear(answer, sent)
         return answer
+
+    def _translated(self, error: Exception, operation: str) -> WorkerError:
+        translated = translate(error, operation)
+        if isinstance(translated, ConditionFailed):
+            self._proven.prove(operation)
+        if isinstance(translated, AccessRefused) and self._proven.is_proven(operation):
+            return NotApplied(f"{translated}; it was allowed before, so it is tried again")
+        return translated
 
     async def patiently(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
         """Send an idempotent request until it is answered. Raises `RetryLater` once retries run out."""

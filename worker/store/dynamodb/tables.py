@@ -15,6 +15,7 @@ from worker.store.dynamodb.requests import CommitRequest, commit_request
 from worker.store.dynamodb.schema import check_tables, ensure_tables
 from worker.store.dynamodb.values import Item, decode_row, encode_key
 from worker.store.limits import check_commit, check_key
+from worker.store.proven_access import ProvenAccess
 from worker.store.store_clock import Observe, StoreTime
 from worker.store.table import (
     COMMIT_ID,
@@ -56,12 +57,16 @@ class DynamoTables:
         new_commit_id: Callable[[], str] = new_commit_id,
         observe_time: Observe | None = None,
         are_checked: bool = False,
+        proven: ProvenAccess | None = None,
     ) -> None:
-        """Create a store that is not open; `are_checked` means this process checked the tables before."""
+        """Create a store that is not open; `are_checked` means this process checked the tables before.
+
+        `proven` is what the process knows of its rights; all its clients of one store share it.
+        """
         self.names, self.settings, self._are_checked = names, settings or ClientSettings(), are_checked
         self._clock, self._new_commit_id = clock, new_commit_id
         store_time = None if observe_time is None else StoreTime(clock, observe_time)
-        self._calls = DynamoCalls(self.settings, clock, backoff or Backoff(), store_time=store_time)
+        self._calls = DynamoCalls(self.settings, clock, backoff or Backoff(), store_time=store_time, proven=proven)
 
     async def open(self) -> None:
         """Connect without checking the tables; `start` does both."""

@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from worker.core.errors import ConfigError
+from worker.store.proven_access import ProvenAccess
 from worker.store.redis.errors import CONNECTION_ERRORS, NotTaken, unreachable
 from worker.store.redis.keys import StoreKeys
 from worker.store.redis.scripts import all_scripts
@@ -20,6 +21,7 @@ from worker.store.url import RedisPlace
 
 TLS_FILES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 CLIENT_NAME: Final = "interlock"
+CONNECT: Final = "connect"
 CONNECT_S: Final = 2.0
 ANSWER_S: Final = 4.0
 
@@ -27,8 +29,16 @@ ANSWER_S: Final = 4.0
 class Servers:
     """Connects to the primary that has the keys of one installation. The library never retries by itself."""
 
-    def __init__(self, place: RedisPlace, *, connect_s: float = CONNECT_S, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self,
+        place: RedisPlace,
+        *,
+        connect_s: float = CONNECT_S,
+        answer_s: float = ANSWER_S,
+        proven: ProvenAccess | None = None,
+    ) -> None:
         self.place, self.answer_s, self._connect_s = place, answer_s, connect_s
+        self.proven = proven or ProvenAccess()
         self.keys = StoreKeys(place.prefix)
 
     @property
@@ -37,6 +47,16 @@ class Servers:
 
     async def connect(self, *, for_scripts: bool = True) -> Connection:
         """Return a new connection to the primary, with scripts loaded. Raises `NotTaken` and `ConfigError`."""
+        try:
+            connection = await self._connect(for_scripts=for_scripts)
+        except ConfigError as error:
+            if not self.proven.is_proven(CONNECT):
+                raise
+            raise NotTaken(f"{error}; it was accepted before, so it is tried again") from error
+        self.proven.prove(CONNECT)
+        return connection
+
+    async def _connect(self, *, for_scripts: bool) -> Connection:
         self._require_files()
         try:
             async with asyncio.timeout(self._connect_s + self.answer_s):

@@ -42,6 +42,10 @@ class ReplyLost(RetryLater):
     """ReplyLost: there was no answer; the request may have been applied, or may still be applied."""
 
 
+class UserRefused(ConfigError):
+    """UserRefused: the server does not let this user do this; nothing was applied."""
+
+
 class StoreGone(ConfigError):
     """StoreGone: the server answers, and the installation is not on it, or not in this version."""
 
@@ -69,13 +73,22 @@ def answered(error: ResponseError, where: str) -> WorkerError:
     """Return the error that states what the caller of a refused request must do."""
     said = _said(error)
     if _is_refusal_of_user(said):
-        return ConfigError(f"{where} refuses this user a command: {said}; grant it, as the how-to page on Redis shows")
+        return UserRefused(f"{where} refuses this user a command: {said}; grant it, as the how-to page on Redis shows")
     for code, remedy in REFUSED_NOW.items():
         if code in said:
             return NotTaken(f"{where}: {said}; {remedy}")
     return ConfigError(
         f"{where}: {said}; another program may have changed the keys of this store: see `interlock store check`"
     )
+
+
+def answered_later(error: ResponseError, where: str) -> WorkerError:
+    """Return the error of a refused request that the server has accepted before: it will be right again."""
+    what = answered(error, where)
+    if isinstance(what, UserRefused):
+        return NotTaken(f"{what}; it was allowed before, so it is tried again")
+    # A script that failed halfway keeps what it wrote before.
+    return ReplyLost(f"{what}; it was accepted before, so it is tried again") if isinstance(what, ConfigError) else what
 
 
 def needs_another_server(error: BaseException) -> bool:

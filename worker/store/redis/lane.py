@@ -14,7 +14,15 @@ from redis.exceptions import BusyLoadingError, NoScriptError, ResponseError
 
 from worker.core.errors import RetryLater, WorkerError
 from worker.store.redis.connections import Servers, ask, read
-from worker.store.redis.errors import CONNECTION_ERRORS, ReplyLost, answered, lost, needs_another_server, unreachable
+from worker.store.redis.errors import (
+    CONNECTION_ERRORS,
+    ReplyLost,
+    answered,
+    answered_later,
+    lost,
+    needs_another_server,
+    unreachable,
+)
 from worker.store.redis.scripts import Script, all_scripts
 
 Command: TypeAlias = Sequence[str | bytes | int]
@@ -159,8 +167,9 @@ class PipelinedLane:
                 waiting.future.set_exception(unreachable(answer, self._servers.where))
             elif isinstance(answer, ResponseError):
                 is_elsewhere = is_elsewhere or needs_another_server(answer)
-                waiting.future.set_exception(answered(answer, self._servers.where))
+                waiting.future.set_exception(self._refused(waiting.command, answer))
             else:
+                self._servers.proven.prove(_operation(waiting.command))
                 waiting.future.set_result(answer)
         if is_elsewhere:
             await self._drop()
@@ -178,6 +187,10 @@ class PipelinedLane:
             except (*CONNECTION_ERRORS, ResponseError):
                 await self._drop()  # a new connection loads them
         await self._exchange(again, may_load=False)
+
+    def _refused(self, command: Command, answer: ResponseError) -> WorkerError:
+        translate = answered_later if self._servers.proven.is_proven(_operation(command)) else answered
+        return translate(answer, self._servers.where)
 
     def _unconfirmed(self, confirmed: int) -> ReplyLost:
         return ReplyLost(
@@ -197,6 +210,11 @@ class PipelinedLane:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.disconnect(nowait=True)
+
+
+def _operation(command: Command) -> str:
+    """Return what a right is for: a command, or one script."""
+    return str(command[1] if command[0] == "EVALSHA" else command[0])
 
 
 async def _answer(connection: Connection) -> Any:  # noqa: ANN401 - whatever the command returns
