@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from worker.core.errors import Rejected
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.store.table import TTL, Between, Index, Prefix, Row, TableName, Tables, Value
+
+AFTER_ALL_NAMES: Final = "~"  # sorts after every letter and digit of a period's name
+
+
+def names_up_to(prefix: str, last: str = "") -> Prefix | Between:
+    """Return the range of names with a prefix; with `last`, only of those up to it and what begins with it."""
+    return Between(prefix, f"{prefix}{last}{AFTER_ALL_NAMES}") if last else Prefix(prefix)
 
 
 async def first_rows(

@@ -540,6 +540,7 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         (FAILED, 40, 60),
         (f"/runs/stock-levels/stream/{YESTERDAY}", 41, 91),
         ("/pipelines/orders-daily", 16, 110),
+        ("/pipelines/orders-daily?to=2027-03-20", 17, 110),
         ("/pipelines", 32, 480),
         ("/", 220, 520),
         ("/events", 64, 140),

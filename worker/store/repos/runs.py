@@ -13,7 +13,7 @@ from worker.core.time.periods import Period
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.deletions import Deletions, lifted
 from worker.store.repos.run_rows import run_from_row, run_to_row
-from worker.store.rows import BadRow, first_rows
+from worker.store.rows import AFTER_ALL_NAMES, BadRow, first_rows, names_up_to
 from worker.store.table import (
     LISTS,
     TTL,
@@ -23,7 +23,6 @@ from worker.store.table import (
     Condition,
     Equals,
     Key,
-    Prefix,
     Put,
     Row,
     TableName,
@@ -112,18 +111,31 @@ class Runs:
         return await self._put(run, condition, extra)
 
     async def of_schedule(
-        self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100
+        self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100, *, last: Period | None = None
     ) -> list[Run | ForeignRun | UnreadableRow]:
-        """Return the runs of one schedule, latest period first."""
+        """Return the runs of one schedule, latest period first; with `last`, from that one back.
+
+        A day includes its hours.
+        """
         rows = await first_rows(
             self._tables,
             TableName.CONTROL,
             keys.pipeline_pk(pipeline),
-            sk=Prefix(f"{keys.TRIGGER}{schedule}#"),
+            sk=names_up_to(f"{keys.TRIGGER}{schedule}#", str(last or "")),
             reverse=True,
             limit=limit,
         )
         return [_listed(row) for row in rows]
+
+    async def first_after(
+        self, pipeline: PipelineId, schedule: ScheduleId, period: Period, limit: int
+    ) -> list[Run | ForeignRun | UnreadableRow]:
+        """Return the runs of one schedule whose periods follow one, earliest first."""
+        names = Between(f"{keys.TRIGGER}{schedule}#{period}", f"{keys.TRIGGER}{schedule}#{AFTER_ALL_NAMES}")
+        pk = keys.pipeline_pk(pipeline)
+        rows = await first_rows(self._tables, TableName.CONTROL, pk, sk=names, limit=limit + 1)
+        own = f"{keys.TRIGGER}{schedule}#{period}"
+        return [_listed(row) for row in rows if str(row["SK"]) != own][:limit]
 
     async def load_many(self, runs: Collection[RunKey]) -> dict[RunKey, Run | ForeignRun]:
         """Return those of the runs that exist, read consistently. Raises `BadRow`."""

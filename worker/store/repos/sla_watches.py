@@ -7,6 +7,7 @@ from worker.core.model import keys
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.sla.state import SlaWatch, Verdict
+from worker.core.time.periods import Period
 from worker.store import retention
 from worker.store.rows import (
     BadRow,
@@ -14,6 +15,7 @@ from worker.store.rows import (
     first_rows,
     instant,
     instant_text,
+    names_up_to,
     optional_choice,
     optional_instant,
     optional_instant_text,
@@ -22,7 +24,7 @@ from worker.store.rows import (
     whole,
     without_none,
 )
-from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, Write
+from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Put, Row, TableName, Tables, Value, Write
 
 
 def watch_key(key: RunKey) -> Key:
@@ -70,9 +72,14 @@ class SlaWatches:
         found = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in watches])
         return [watch_from_row(row) for row in found.values()]
 
-    async def of_schedule(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[SlaWatch]:
-        """Return the watches of one schedule, latest period first; unreadable ones are left out."""
-        begin = Prefix(f"{keys.SLA}{schedule}#")
+    async def of_schedule(
+        self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100, *, last: Period | None = None
+    ) -> list[SlaWatch]:
+        """Return the watches of one schedule, latest period first; with `last`, from that one back.
+
+        Unreadable ones are left out.
+        """
+        begin = names_up_to(f"{keys.SLA}{schedule}#", str(last or ""))
         partition = keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=limit)
         return [watch for row in rows if (watch := _listed(row))]

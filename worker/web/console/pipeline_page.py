@@ -15,10 +15,11 @@ from worker.core.model import keys
 from worker.core.model.events import shown_type
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.run.drift import changed_at
-from worker.core.run.state import Run
+from worker.core.run.state import ForeignRun, Run
 from worker.core.schedule.agenda import PlanEntry, Span, agenda
 from worker.core.time.durations import shown_duration, span
 from worker.core.time.local_time import shifted_instant, wall_at
+from worker.core.time.periods import Period
 from worker.operations.pipelines.config_versions import (
     DIFF_LINES_MAX,
     EFFECT_DAYS,
@@ -37,6 +38,7 @@ from worker.store.repos.readiness import ReadinessRows
 from worker.store.repos.runs import Runs, UnreadableRow
 from worker.store.repos.sensors import Sensors, sensor_of
 from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import Tables
 from worker.web.api.parameters import ID
 from worker.web.api.pipeline_lists import list_rows
 from worker.web.charts.period_grid import PeriodColumn, period_columns
@@ -87,6 +89,8 @@ class RunsOfSchedule:
     ready: ReadyChart | None = None
     durations: DurationChart | None = None
     is_hourly: bool = False
+    older: str | None = None  # the period from which the runs before these are read
+    newer: str | None = None  # the same for those after these; "" for the last ones
     zone: tzinfo = UTC
 
     def moment(self, offset: timedelta) -> datetime:
@@ -116,6 +120,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
     found = await Pauses(tables).load(pipeline)
     pause = None if found is None or found.is_over(now) else found
     schedule = _chosen(version, request.query_params.get("schedule", ""))
+    last = _last_period(request)
     plan = _plan(version, schedule, now)
     stored_sensors, has_more_sensors = await list_rows(
         console.context, keys.pipeline_pk(pipeline), keys.sensor_sk(""), "", SENSORS_SHOWN
@@ -123,7 +128,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
     named, named_total = (
         await sensor_lines(Sensors(tables), version.pipeline, schedule, now) if version and schedule else ([], 0)
     )
-    runs = await _runs(console, pipeline, schedule, now, is_paused=pause is not None)
+    runs = await _runs(console, pipeline, schedule, now, last, is_paused=pause is not None)
     versions, has_more_versions = await version_lines(tables, pipeline, version, runs.runs)
     compared = request.query_params.get("diff", "")
     readiness = await ReadinessRows(tables).load(pipeline, schedule.id) if schedule else None
@@ -141,6 +146,7 @@ async def pipeline_page(console: Console, request: Request) -> Response:
         has_lineage=bool(seen_edges(runs.runs, now)) or _has_lineage(console, pipeline, version),
         schedule=schedule,
         runs=runs,
+        last=str(last or ""),
         table_rows=TABLE_ROWS,
         chart_height=HEIGHT,
         offset_text=_hour_offset if runs.is_hourly else clock_offset,
@@ -196,13 +202,20 @@ def _chosen(version: Version | None, name: str) -> Schedule | None:
 
 
 async def _runs(
-    console: Console, pipeline: PipelineId, schedule: Schedule | None, now: datetime, *, is_paused: bool
+    console: Console,
+    pipeline: PipelineId,
+    schedule: Schedule | None,
+    now: datetime,
+    last: Period | None,
+    *,
+    is_paused: bool,
 ) -> RunsOfSchedule:
     if schedule is None:
         return RunsOfSchedule()
     tables = console.context.tables
-    found = await Runs(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN)
-    watches = await SlaWatches(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN)
+    read = await Runs(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN + 1, last=last)
+    found = read[:RUNS_SHOWN]
+    watches = await SlaWatches(tables).of_schedule(pipeline, schedule.id, RUNS_SHOWN, last=last)
     rows = run_rows(found, watches, console.links, now, is_paused=is_paused)
     known = {watch.key: watch for watch in watches}
     oldest_first = [
@@ -227,7 +240,29 @@ async def _runs(
         durations=duration_chart(ended, schedule.sla.expected_duration if schedule.sla else None),
         is_hourly=is_hourly,
         zone=schedule.zone,
+        older=_period_of(read[RUNS_SHOWN]) if len(read) > RUNS_SHOWN else None,
+        newer=await _newer(tables, pipeline, schedule, last),
     )
+
+
+async def _newer(tables: Tables, pipeline: PipelineId, schedule: Schedule, last: Period | None) -> str | None:
+    """Return the last period of the page that follows; "" if it is the newest, None if this one is."""
+    if last is None:
+        return None
+    following = await Runs(tables).first_after(pipeline, schedule.id, last, RUNS_SHOWN)
+    return _period_of(following[-1]) if len(following) == RUNS_SHOWN else ""
+
+
+def _period_of(run: Run | ForeignRun | UnreadableRow) -> str:
+    return run.key.sk.rpartition("#")[2] if isinstance(run, UnreadableRow) else str(run.key.period)
+
+
+def _last_period(request: Request) -> Period | None:
+    given = request.query_params.get("to", "")
+    period = (Period.parse(given) or Period.parse_compact(given)) if given else None
+    if given and period is None:
+        raise WebProblem(ProblemType.BAD_REQUEST, "`to` is not a period; write it as 2027-03-22 or 2027-03-22T06")
+    return period
 
 
 def _words(cell: StripCell, column: PeriodColumn) -> str:
