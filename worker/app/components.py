@@ -150,7 +150,7 @@ def build_engine(
         deployed=ConfigChanges(tables, configs, watches, clock, new_id),
         resync=resync,
         installed=installed,
-        known=KnownVersions(tables, configs, clock, log),
+        known=KnownVersions(tables, configs, clock, log, boundary),
         clock=clock,
     )
     return EngineComponents(
