@@ -61,6 +61,7 @@ locals {
   } : {}
 
   web_environment = local.has_web ? merge(
+    { INTERLOCK_NAME = var.name },
     var.environment,
     {
       INTERLOCK_STORE          = local.store

@@ -23,7 +23,8 @@ from worker.runtime.logs import logger
 from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.callback_key import make_callback_key
 from worker.store.sqlite.tables import SqliteTables
-from worker.store.table import ChangeFeed, Tables
+from worker.store.table import ChangeFeed, TableName, Tables
+from worker.store.url import DynamoPlace, RedisPlace, SqlitePlace, locate
 from worker.telemetry.meters import Meters
 from worker.web.access import AccessMode, AccessRules, Caller, Identify, parse_tokens, unauthenticated
 from worker.web.addresses import Address, parse_address
@@ -113,6 +114,7 @@ async def open_web(
         links=Links.below(settings.web.public_url),
         can_sign_in=bool(rules.tokens),
         is_read_only=rules.is_read_only,
+        installation=installation_name(settings),
     )
     console.warm_up()
     api = make_api(context)
@@ -137,6 +139,20 @@ async def open_web(
     _keep_live(stack, context.live, clock, is_alone=is_alone)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+def installation_name(settings: Settings) -> str:
+    """Return what tells this installation from others: its name, else the file or the prefix of its store."""
+    if settings.web.name:
+        return settings.web.name
+    match locate(settings.store):
+        case SqlitePlace(named=named):
+            return named.name
+        case DynamoPlace(names=names):
+            control = names[TableName.CONTROL]
+            return control.removesuffix(TableName.CONTROL).rstrip("-_.") or control
+        case RedisPlace(prefix=prefix):
+            return prefix
 
 
 def stale_lists(live: "LiveUpdates") -> Sequence[HealthProblem]:

@@ -50,6 +50,7 @@ WEB_AUTH: Final = "INTERLOCK_WEB_AUTH"
 WEB_TOKENS: Final = "INTERLOCK_WEB_TOKENS"
 WEB_READONLY: Final = "INTERLOCK_WEB_READONLY"
 WEB_READS: Final = "INTERLOCK_WEB_READS"
+NAME: Final = "INTERLOCK_NAME"
 WEB_OPERATORS: Final = "INTERLOCK_WEB_OPERATORS"
 WEB_ALB: Final = "INTERLOCK_WEB_ALB"
 WEB_ALB_CLIENT: Final = "INTERLOCK_WEB_ALB_CLIENT"
@@ -460,6 +461,13 @@ class WebSettings:
         "Public address of the console and the HTTP API, for links and for the check of a request's host.",
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
+    )
+    name: str = setting(
+        NAME,
+        values.plain_text,
+        "Name of the installation, in the console's header and titles; unset: the store's file or table prefix.",
+        used_by="every worker; `interlock web`",
+        see="how-to/console.md",
     )
     is_read_only: bool = setting(
         WEB_READONLY,

@@ -333,7 +333,7 @@ class ConsoleWorld:
 
 @asynccontextmanager
 async def a_console_world(
-    *, base: str = "", access: AccessRules | None = None, job_folder: Path | None = None
+    *, base: str = "", access: AccessRules | None = None, job_folder: Path | None = None, installation: str = ""
 ) -> AsyncGenerator[ConsoleWorld]:
     clock, rules = ManualClock(MORNING), access or access_rules()
     tables = CountingTables(SqliteTables.in_memory(clock))
@@ -341,7 +341,11 @@ async def a_console_world(
     try:
         context = ApiContext(tables=tables, clock=clock, job_folder=job_folder)
         console = Console(
-            context=context, links=Links(base), can_sign_in=bool(rules.tokens), is_read_only=rules.is_read_only
+            context=context,
+            links=Links(base),
+            can_sign_in=bool(rules.tokens),
+            is_read_only=rules.is_read_only,
+            installation=installation,
         )
         app = with_console(make_api(context), make_console(console))
         health = HealthPages(NoWorker(), Meters())

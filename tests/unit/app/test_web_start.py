@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.support.clock.manual import ManualClock
-from worker.app.web import NoWorker, open_web
+from worker.app.web import NoWorker, installation_name, open_web
 from worker.config.settings import WEB, read_settings
 from worker.core.errors import ConfigError
 from worker.store.sqlite.tables import SqliteTables
@@ -47,3 +47,19 @@ async def test_an_address_that_another_program_uses_is_a_mistake_in_the_settings
 async def test_a_text_that_is_no_address_is_a_mistake_in_the_settings(listen: str) -> None:
     with pytest.raises(ConfigError, match="INTERLOCK_WEB"):
         await opened(listen)
+
+
+@pytest.mark.parametrize(
+    ("store", "given", "name"),
+    [
+        ("sqlite:///prod.db", "", "prod.db"),
+        ("sqlite:///prod.db", "staging", "staging"),
+        ("dynamodb://interlock-prod?region=eu-west-1", "", "interlock-prod"),
+        ("dynamodb://?region=eu-west-1&control=flow&joblog=b-joblog&rerun=c-rerun&events=d-events", "", "flow"),
+        ("redis://cache:6379/0?prefix=staging", "", "staging"),
+    ],
+)
+def test_an_installation_has_a_name(store: str, given: str, name: str) -> None:
+    settings = read_settings({"INTERLOCK_STORE": store, "INTERLOCK_NAME": given})
+
+    assert installation_name(settings) == name

@@ -18,6 +18,7 @@ from tests.support.worlds.web import rules as access_rules
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Outcome, Run, State
+from worker.operations.runs.history import HistoryEntry, HistorySource
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.events import event_write
 from worker.store.repos.pipelines import Pipelines
@@ -27,6 +28,7 @@ from worker.store.table import Equals, Put, TableName
 from worker.web.access import AccessMode
 from worker.web.console import console as console_module
 from worker.web.console.links import Links, is_own_path, is_web_address
+from worker.web.console.run_page import without_doubles
 
 TEMPLATES = Path(console_module.__file__).parent / "templates"
 WAITING = f"/runs/orders-daily/stream/{YESTERDAY}"
@@ -79,6 +81,44 @@ async def test_a_failed_run_shows_its_three_attempts(world: ConsoleWorld) -> Non
     assert response.text.count('class="bar running bad"') == 3
     assert "exit code 75: the exchange rates cannot be had at the moment" in text
     assert "exit code 1: KeyError 'fx'" in text
+
+
+async def test_a_run_page_says_each_thing_once(world: ConsoleWorld) -> None:
+    text = await page(world, FAILED)
+
+    assert text.count("interlock rerun ledger-close 2027-03-22") == 1
+    assert re.findall(r"failed: exit code \S+ .*?event", text)
+    assert "breached its deadline at 06:00 CET" in await page(world, WAITING)
+    assert "breached sla" not in await page(world, WAITING)
+
+
+def test_a_history_leaves_out_what_an_event_says() -> None:
+    def entry(source: HistorySource, what: str, message: str = "", status: str | None = None) -> HistoryEntry:
+        return HistoryEntry(at=MORNING, source=source, what=what, message=message, status=status)
+
+    failed = entry(HistorySource.EVENT, "RETRY_EXHAUSTED", "failed: exit code 1")
+    breached = entry(HistorySource.EVENT, "RELATIVE_SLA_BREACH", "breached its deadline")
+    doubles = [
+        entry(HistorySource.RUN, "FAILED_FINAL", "exit code 1", "failed"),
+        entry(HistorySource.SLA, "breached"),
+    ]
+    others = [
+        entry(HistorySource.RUN, "FAILED_FINAL", "another reason", "failed"),
+        replace(doubles[0], at=MORNING - timedelta(seconds=2)),
+        entry(HistorySource.SLA, "warned"),
+        entry(HistorySource.RUN, "created", "run 7"),
+    ]
+
+    assert list(without_doubles([failed, breached, *doubles, *others])) == [failed, breached, *others]
+    assert list(without_doubles(doubles)) == doubles
+
+
+async def test_the_header_and_the_title_name_the_installation() -> None:
+    async with a_console_world(installation="prod <eu>") as named:
+        shown = (await named.get("/")).text
+
+    assert '<span class="installation">prod &lt;eu&gt;</span>' in shown
+    assert "· prod &lt;eu&gt;</title>" in shown
 
 
 async def test_a_completed_run_says_so(world: ConsoleWorld) -> None:

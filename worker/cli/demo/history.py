@@ -5,7 +5,8 @@ sensors they were started on. No alert is sent for them.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from worker.cli.demo.past_runs import DAILY, HOURLY, PastRun, due_tonight, past_runs, unusual_runs
 from worker.config.versions import PipelineVersions
@@ -13,12 +14,15 @@ from worker.core.errors import ConfigError
 from worker.core.model.content_hash import content_hash
 from worker.core.model.job_data import JobInput, JobInputs
 from worker.core.model.pipeline import PipelineId
+from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.events import unsent_event_write
 from worker.store.repos.run_data import inputs_write
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import save_write
 from worker.store.table import Tables, Write
+
+HALF_AN_HOUR: Final = timedelta(minutes=30)
 
 
 async def write_history(tables: Tables, now: datetime) -> int:
@@ -46,6 +50,9 @@ async def _write(tables: Tables, past: PastRun) -> None:
         key = f"{past.sensor}#{run.key.period}"
         # Before the run, as in life: a worker that looks in between finds a sensor whose run is still to come.
         await Sensors(tables).put(run.key.pipeline, key, past.data)
+        if past.also:
+            arrived = format_rfc3339((run.created_at - HALF_AN_HOUR).replace(microsecond=0))
+            await Sensors(tables).put(run.key.pipeline, f"{past.also}#{run.key.period}", {"updatedAt": arrived})
         digest = content_hash(past.data)
         run = replace(run, late_reported=digest, started_on={key: digest} if run.is_ended else {})
         if run.is_ended:

@@ -44,6 +44,7 @@ class PastPipeline:
     failed: frozenset[int] = frozenset()  # numbers of runs, 0 is the latest
     late: frozenset[int] = frozenset()
     workdays_only: bool = False
+    also: str = ""  # another sensor that its rules read, which arrives half an hour before
     first: int = 0  # the number of the latest run that this table describes
 
 
@@ -68,6 +69,7 @@ DAILY: Final = (
         allowed=120 * MINUTE,
         failed=frozenset({9}),
         late=frozenset({4, 17}),
+        also="chargebacks",
         first=1,
     ),
     PastPipeline(
@@ -118,6 +120,7 @@ class PastRun:
     events: Sequence[Event]
     data: dict[str, Json] = field(default_factory=dict[str, Json])
     sensor: str = ""
+    also: str = ""
 
 
 def past_runs(now: datetime) -> Iterator[PastRun]:
@@ -160,7 +163,8 @@ def _ordinary(pipeline: PastPipeline, number: int, now: datetime) -> PastRun | N
     }
     watch = _judged(run, due, now, is_relative=pipeline.allowed is not None)
     sensor = pipeline.sensor if number < SENSOR_DAYS else ""
-    return PastRun(run=run, watch=watch, events=[*_story(run), *_verdict(watch)], data=data, sensor=sensor)
+    events, also = [*_story(run), *_verdict(watch)], pipeline.also if sensor else ""
+    return PastRun(run=run, watch=watch, events=events, data=data, sensor=sensor, also=also)
 
 
 def unusual_runs(now: datetime) -> Iterator[PastRun]:
@@ -176,7 +180,7 @@ def _waiting(pipeline: PastPipeline, now: datetime) -> PastRun:
     due = _due(pipeline, key, arrived) or now
     run = Run(
         key=key,
-        run_id=f"demo-{key}",
+        run_id=f"demo-{_spread(f'{key} id', 16**8):08x}",
         config_hash="",
         created_at=arrived,
         since=arrived,
@@ -252,7 +256,7 @@ def due_tonight(now: datetime, config_hash: str) -> SlaWatch | None:
 def _ended(key: RunKey, arrived: datetime, started: datetime, ended: datetime, failure: str = "") -> Run:
     return Run(
         key=key,
-        run_id=f"demo-{key}",
+        run_id=f"demo-{_spread(f'{key} id', 16**8):08x}",
         state=State.FAILED_FINAL if failure else State.COMPLETED,
         outcome=Outcome.FAILED if failure else Outcome.SUCCEEDED,
         reason=failure,

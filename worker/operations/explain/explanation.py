@@ -89,6 +89,12 @@ class Explanation:
         return f"{how} by {held.gate}: {held.sentence}"
 
     @property
+    def statement(self) -> str:
+        """Return the summary without its advice, for a page that shows the command by itself."""
+        held = next((finding for finding in self.findings if finding.passage is not GateStatus.OPEN), None)
+        return self.summary if self.is_under_way or held is None or not held.advice else _as_sentence(held.sentence)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """Return the smallest change that would make it run; all parts are needed, in this order."""
         if self.is_under_way:

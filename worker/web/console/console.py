@@ -60,12 +60,16 @@ class LivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Renders pages. `can_sign_in`: there are tokens. `is_read_only`: nobody may change anything."""
+    """Renders pages. `can_sign_in`: there are tokens. `is_read_only`: nobody may change anything.
+
+    `installation` names what people look at, in the header and the titles.
+    """
 
     context: ApiContext
     links: Links = field(default_factory=Links)
     can_sign_in: bool = False
     is_read_only: bool = False
+    installation: str = ""
     static: StaticFiles = field(default_factory=StaticFiles)
     finder: AttentionFinder = field(init=False)
     sentences: WaitSentences = field(init=False)
@@ -133,6 +137,7 @@ class Console:
         zone = values.pop("zone", UTC)
         common: dict[str, Any] = {
             "NAVIGATION": NAVIGATION,
+            "installation": self.installation,
             "DONE": DONE,
             "done": "",
             "links": self.links,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
@@ -24,7 +24,7 @@ from worker.operations.explain.explanation import Condition, Gate
 from worker.operations.pipelines.lookup import suggestion, version_of
 from worker.operations.records import AttemptRecord
 from worker.operations.redaction import without_secrets
-from worker.operations.runs.history import HistoryEntry
+from worker.operations.runs.history import HistoryEntry, HistorySource
 from worker.operations.runs.run_records import attempt_records, deadline_record
 from worker.operations.runs.run_view import RunView, RunViews, ViewedRun
 from worker.store.repos.run_data import RunData
@@ -47,6 +47,8 @@ from worker.web.problems import ProblemType, WebProblem
 
 REFRESH_S: Final = 10
 HISTORY_SHOWN_MAX: Final = 200
+ONE_MOMENT: Final = timedelta(seconds=1)
+_VERDICTS: Final = {"warned": "SLA_WARNING", "breached": "SLA_BREACH", "met": "SLA_MET"}
 USUAL_RUNS: Final = 31  # of its schedule: itself and 30 before
 # An ended run is no obstacle that somebody should remove.
 _ENDED: Final = Badge("\u2013", "ended", "waiting")
@@ -77,7 +79,7 @@ async def run_page(console: Console, request: Request) -> Response:
     run, zone = view.run, zone_of(view)
     is_active = is_under_way(run)
     inputs, outputs = await _data(console, view)
-    newest = list(reversed(view.history))
+    newest = list(reversed(list(without_doubles(view.history))))
     attempts = _attempts(run)
     return await console.page(
         request,
@@ -235,6 +237,26 @@ def _outcome_badge(attempt: AttemptRecord) -> Badge:
 def _without_key(message: str, key: RunKey) -> str:
     """Return a message without the run's name in front: the page has it as its title."""
     return message.removeprefix(f"{key}").lstrip(": ") if message.startswith(f"{key}") else message
+
+
+def without_doubles(history: Sequence[HistoryEntry]) -> Iterator[HistoryEntry]:
+    """Yield the history without what a run's and its deadline's rows say again that an event says."""
+    told = [each for each in history if each.source is HistorySource.EVENT and each.at is not None]
+    for entry in history:
+        if not any(_says(event, entry) for event in told):
+            yield entry
+
+
+def _says(event: HistoryEntry, entry: HistoryEntry) -> bool:
+    if entry.at is None or event.at is None or abs(event.at - entry.at) > ONE_MOMENT:
+        return False
+    match entry.source:
+        case HistorySource.SLA:
+            return entry.what in _VERDICTS and event.what.endswith(_VERDICTS[entry.what])
+        case HistorySource.RUN if entry.status is not None:
+            return event.message.startswith(entry.status) and entry.message in event.message
+        case _:
+            return False
 
 
 def _title(entry: HistoryEntry) -> str:

@@ -69,6 +69,7 @@ Settings from the environment:
   INTERLOCK_WEB_TOKENS     NAME:ROLE:SHA256, or secretsmanager://NAME#KEY
   INTERLOCK_WEB_OPERATORS  user:NAME and group:NAME, for alb and proxy
   INTERLOCK_WEB_READONLY   1 rejects every change
+  INTERLOCK_NAME           name of the installation in the header
   INTERLOCK_WEB_READS      read units per second of lists on DynamoDB
   INTERLOCK_PUBLIC_URL     its public address
 

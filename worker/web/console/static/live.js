@@ -131,7 +131,8 @@
     document.dispatchEvent(new CustomEvent("interlock:shown", { detail: part }));
     if (part.id === "overview") {
       const count = part.querySelector("#counts b");
-      if (count) document.title = count.textContent === "0" ? "Interlock" : `(${count.textContent}) Interlock`;
+      const name = document.title.replace(/^\(.*?\) /, "");
+      if (count) document.title = count.textContent === "0" ? name : `(${count.textContent}) ${name}`;
     }
   };
 
