@@ -17,7 +17,10 @@ AFTER_ALL_NAMES: Final = "~"  # sorts after every letter and digit of a period's
 
 
 def names_up_to(prefix: str, last: str = "") -> Prefix | Between:
-    """Return the range of names with a prefix; with `last`, only of those up to it and what begins with it."""
+    """Return the range of names with a prefix; with `last`, only of those up to it.
+
+    What begins with `last` is included, as the hours of a day are.
+    """
     return Between(prefix, f"{prefix}{last}{AFTER_ALL_NAMES}") if last else Prefix(prefix)
 
 

@@ -54,7 +54,10 @@ class AttemptSpan(msgspec.Struct, frozen=True, gc=False):
 
 
 class FinishedRun(NamedRun, frozen=True, kw_only=True, gc=False):
-    """FinishedRun is a run that ended at `at`; `word` is its status for people, `earlier` its other attempts."""
+    """FinishedRun is a run that ended at `at`; `word` is its status for people.
+
+    `earlier` are its attempts before the last one.
+    """
 
     word: str
     at: float

@@ -35,7 +35,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class LanePhase:
-    """LanePhase is a part of a run: it waited for an attempt, or that attempt's job ran and ended as `word`."""
+    """LanePhase is a part of a run: it waited for an attempt, or its job ran and ended as `word`."""
 
     begin: float
     end: float
