@@ -91,7 +91,7 @@ class S3Objects:
                 async with answer["Body"] as body:
                     return await body.read()
         except CALL_ERRORS as error:
-            raise _translated(what, error, _RIGHTS) from error
+            raise _of_object(what, error) from error
 
     async def state(self, bucket: str, key: str) -> ObjectState | None:
         what = f"looking at s3://{bucket}/{key}"
@@ -99,7 +99,7 @@ class S3Objects:
             async with asyncio.timeout(CALL_S):
                 answer = await self._client.head_object(Bucket=bucket, Key=key)
         except CALL_ERRORS as error:
-            translated = _translated(what, error, _RIGHTS)
+            translated = _of_object(what, error)
             if isinstance(translated, ObjectGone):
                 return None
             raise translated from error
@@ -114,7 +114,7 @@ class S3Objects:
                     Bucket=to_bucket, Key=to_key, CopySource=source, CopySourceIfMatch=f'"{etag}"'
                 )
         except CALL_ERRORS as error:
-            raise _translated(what, error, _RIGHTS) from error
+            raise _of_object(what, error) from error
 
     async def delete(self, bucket: str, key: str, etag: str) -> None:
         found = await self.state(bucket, key)
@@ -126,7 +126,16 @@ class S3Objects:
             async with asyncio.timeout(CALL_S):
                 await self._client.delete_object(Bucket=bucket, Key=key, IfMatch=f'"{etag}"')
         except CALL_ERRORS as error:
-            raise _translated(f"deleting s3://{bucket}/{key}", error, _RIGHTS) from error
+            raise _of_object(f"deleting s3://{bucket}/{key}", error) from error
+
+
+def _of_object(what: str, error: Exception) -> WorkerError:
+    """Return the error of a call for one object, which ends no worker, whatever S3 has against the object.
+
+    Its message would come to the next worker, and end that too. After its tries it becomes a dead letter instead.
+    """
+    translated = _translated(what, error, _RIGHTS)
+    return RetryLater(str(translated)) if isinstance(translated, ConfigError) else translated
 
 
 def _translated(what: str, error: Exception, advice: str) -> WorkerError:
