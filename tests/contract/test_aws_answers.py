@@ -154,11 +154,11 @@ async def test_an_object_of_a_proxy_proves_neither_a_write_nor_that_a_row_is_abs
             print(name, await call())
 
 
-@pytest.mark.parametrize("body", [{"ConsumedCapacity": {}}, {"Attributes": ITEM}, {"ItemCollectionMetrics": {}}])
+@pytest.mark.parametrize("body", [{"ConsumedCapacity": {}}, {"Attributes": ITEM}, {"AddedNextYear": 1}])
 async def test_what_dynamodb_says_about_a_write_proves_it(
     server: WebServer, calls: dict[str, Call], body: object
 ) -> None:
-    server.behaviour = answer(200, body)
+    server.behaviour = answer(200, body, x_amzn_RequestId="1")
 
     await calls["put"]()
     await calls["transaction"]()
@@ -201,10 +201,10 @@ async def test_an_answer_that_was_damaged_on_its_way_is_not_used(
     bodies = {"get": {"Item": ITEM}, "get_many": {"Responses": {"t": [ITEM]}}, "query": {"Items": [ITEM]}}
     for name, found in bodies.items():
         body = json.dumps(found)
-        server.behaviour = answer(200, body, x_amz_crc32=str(crc32(body.encode())))
+        server.behaviour = answer(200, body, x_amz_crc32=str(crc32(body.encode())), x_amzn_RequestId="1")
         assert await calls[name]()
 
-        server.behaviour = answer(200, body, x_amz_crc32=str(checksum))
+        server.behaviour = answer(200, body, x_amz_crc32=str(checksum), x_amzn_RequestId="1")
         with pytest.raises(RetryLater, match="checksum"):
             await calls[name]()
 
