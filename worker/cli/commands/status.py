@@ -13,8 +13,12 @@ status_app = typer.Typer()
 STATUS_HELP = f"""Show active and recent runs, failures first.
 
 A run is waiting, paused, starting, running, stopping, completed, failed, cancelled, missed or a dry run. Without \
-PIPELINE: all active runs, and those that ended in the last days. With it: the latest periods of its schedules. A \
-missed run was expected in the last days, was reported by the watchdog, and still does not exist.
+PIPELINE: all active runs, and those that ended in the last days. With it: the latest periods of its schedules. Both \
+list missed runs: the watchdog reported in the last days that the run did not start, and it still does not exist. \
+`interlock schedule missed` gives the reason.
+
+Ended runs count by calendar day in UTC, missed runs by the hour: with --days 2, those that were reported in the last \
+48 hours.
 
 \b
 Examples:
@@ -32,7 +36,10 @@ def status(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 seconds, until Ctrl-C.")] = False,
     days: Annotated[
-        int, typer.Option(metavar="N", min=1, max=30, help="How many days of ended runs, including today.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=30, help="How many days of ended runs, including today, and of missed runs."
+        ),
     ] = DAYS,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="How many runs of each kind at most.")
