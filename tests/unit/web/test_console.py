@@ -584,7 +584,7 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         ("/pipelines", 32, 480),
         ("/", 220, 520),
         ("/events", 64, 140),
-        ("/workers", 4, 10),
+        ("/workers", 12, 40),
         ("/deadletters", 4, 10),
     ],
 )

@@ -313,8 +313,17 @@
         source.addEventListener("news", (event) =>
           tell({ type: "news", id: event.lastEventId, news: JSON.parse(event.data) }),
         );
-        source.addEventListener("resync", (event) => tell({ type: "resync", id: event.lastEventId }));
+        let isOver = false; // a server that starts over ends its streams: that is no lost connection
+        source.addEventListener("resync", (event) => {
+          isOver = true;
+          tell({ type: "resync", id: event.lastEventId });
+        });
         source.onerror = () => {
+          if (isOver) {
+            source.close();
+            again = setTimeout(open, AGAIN_MS);
+            return;
+          }
           tell({ type: "lost", at: Date.now() });
           // The browser itself tries again only after some errors; a new stream continues after the last id.
           source.close();
