@@ -171,6 +171,12 @@ variable "environment" {
     condition     = alltrue([for name in keys(var.environment) : can(regex("^(INTERLOCK|OTEL)_[A-Z0-9_]+$", name))])
     error_message = "a variable's name begins with INTERLOCK_ or OTEL_."
   }
+
+  # The module sets both names, and a worker starts only if they agree.
+  validation {
+    condition     = !contains(keys(var.environment), "INTERLOCK_ROLES") && !contains(keys(var.environment), "INTERLOCK_DUTIES")
+    error_message = "services sets the roles of the workers (INTERLOCK_ROLES and its earlier name, INTERLOCK_DUTIES): use its duties."
+  }
 }
 
 variable "secrets" {

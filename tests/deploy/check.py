@@ -133,6 +133,8 @@ def _compare_roles(made: Made) -> int:
     for service in services:
         [container] = json.loads(made["aws_ecs_task_definition", "this", service]["container_definitions"])
         given = {each["name"]: each["value"] for each in container["environment"]}
+        if given["INTERLOCK_DUTIES"] != given["INTERLOCK_ROLES"]:
+            raise Failed(f"the workers of {service} do not start: the two names of their roles differ")
         policy = made["aws_iam_role_policy", "task", service]["policy"]
         _compare_policy(str(service), policy, task_roles.statements_of(given["INTERLOCK_ROLES"].split(",")))
     operators = task_roles.statements_of(task_roles.WEB_OPERATOR)

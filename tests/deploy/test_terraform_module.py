@@ -103,6 +103,19 @@ def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
     assert given <= {*NAMES, *OLD_NAMES}
 
 
+def test_both_names_of_the_roles_are_set_alike_and_cannot_be_overridden() -> None:
+    both = [
+        re.search(rf"\b{name} += (join\(.*?\)\))", _text("service.tf"))
+        for name in ("INTERLOCK_ROLES", "INTERLOCK_DUTIES")
+    ]
+    [variable] = re.findall(r'^variable "environment" .*?^}', _text("variables.tf"), re.MULTILINE | re.DOTALL)
+
+    assert len({found[1] if found else None for found in both}) == 1
+    assert all(both)
+    for name in ("INTERLOCK_ROLES", "INTERLOCK_DUTIES"):
+        assert f'!contains(keys(var.environment), "{name}")' in variable
+
+
 def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:
     queues = (MODULE / "queues.tf").read_text()
     example = (ROOT / "examples/terraform/full/main.tf").read_text()

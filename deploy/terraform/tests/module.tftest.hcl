@@ -128,6 +128,43 @@ run "an_unknown_alarm_is_refused" {
   }
 }
 
+run "both_names_of_the_roles_agree" {
+  command = plan
+
+  variables {
+    environment = { INTERLOCK_HTTP_ALLOW = "example.com" }
+    services    = { engine = { duties = ["engine", "relay"] }, rest = { duties = ["events", "alerts", "scheduler"] } }
+  }
+
+  assert {
+    condition     = { for name, each in local.environments : name => each.INTERLOCK_ROLES } == { engine = "engine,relay", rest = "alerts,events,scheduler" }
+    error_message = "each service has the roles that it was given"
+  }
+
+  assert {
+    condition     = alltrue([for each in values(local.environments) : each.INTERLOCK_ROLES == each.INTERLOCK_DUTIES])
+    error_message = "a worker starts only if both names of its roles agree"
+  }
+}
+
+run "roles_are_not_overridden" {
+  command         = plan
+  expect_failures = [var.environment]
+
+  variables {
+    environment = { INTERLOCK_ROLES = "engine" }
+  }
+}
+
+run "roles_are_not_overridden_by_their_earlier_name" {
+  command         = plan
+  expect_failures = [var.environment]
+
+  variables {
+    environment = { INTERLOCK_DUTIES = "engine" }
+  }
+}
+
 run "a_size_that_fargate_lacks_is_refused" {
   command         = plan
   expect_failures = [var.services]
