@@ -1,4 +1,4 @@
-# One task role for each service, with what its roles need and nothing else. A test compares this with the calls that
+# One task role for each service, with what its worker roles need and nothing else. A test compares this with the calls that
 # the program makes.
 
 data "aws_caller_identity" "this" {}
@@ -39,16 +39,16 @@ locals {
   follow = ["dynamodb:DescribeStream", "dynamodb:GetShardIterator", "dynamodb:GetRecords"]
   take   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
 
-  # What each role may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and
-  # hold every call of a worker with these roles against it: keep it plain.
+  # What each worker role may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and
+  # hold every call of a worker with these worker roles against it: keep it plain.
   role_statements = {
-    # Sessions, leases and dead letters, whatever the roles. Nothing of a pipeline is in these partitions.
+    # Sessions, leases and dead letters, whatever the worker roles. Nothing of a pipeline is in these partitions.
     everyone = [
       { sid = "Membership", actions = local.reads, on = ["control"], partition = ["GROUP#*", "PING"] },
       { sid = "MembershipWrites", actions = local.writes, on = ["control"], partition = ["GROUP#*"] },
-      # The expiry is for `interlock doctor`, which is run with this role.
+      # The expiry is for `interlock doctor`, which is run with this task role.
       { sid = "LookAtTables", actions = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"], on = ["control", "joblog", "rerun", "events"], partition = [] },
-      # A busy task asks the agent beside it to be spared from scale-in; the agent asks ECS with the task's role.
+      # A busy task asks the agent beside it to be spared from scale-in; the agent asks ECS with the task role.
       { sid = "Protection", actions = ["ecs:UpdateTaskProtection"], on = ["task"], partition = [] },
       { sid = "DeadLetters", actions = local.reads, on = ["events"], partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"] },
       { sid = "DeadLettersWrites", actions = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"] },

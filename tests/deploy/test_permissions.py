@@ -112,7 +112,7 @@ def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about
     assert task_roles.not_allowed(Heard(call) for call in calls) == []
 
 
-def test_what_a_process_called_is_read_again_with_its_roles(tmp_path: Path) -> None:
+def test_what_a_process_called_is_read_again_with_its_worker_roles(tmp_path: Path) -> None:
     recorder = awscalls.Recorder(tmp_path, ALERTS)
 
     recorder.record("dynamodb", "GetItem", CHECK)
@@ -122,10 +122,10 @@ def test_what_a_process_called_is_read_again_with_its_roles(tmp_path: Path) -> N
     assert len(next(tmp_path.iterdir()).read_text().splitlines()) == 1
 
 
-# --- against the roles ------------------------------------------------------------------------------------------------
+# --- against the task roles -------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_no_role_allows_is_found() -> None:
+def test_a_call_that_no_task_role_allows_is_found() -> None:
     heard = {Heard(Call("dynamodb:Scan", "control")), Heard(Call("dynamodb:GetItem"))}
 
     assert task_roles.not_allowed(heard) == ["dynamodb:Scan on control"]
@@ -158,7 +158,7 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
         Call("dynamodb:GetItem", "probe/items"),
     ],
 )
-def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, roles: frozenset[str] | None) -> None:
+def test_a_jobs_call_on_what_no_task_role_names_is_found(call: Call, roles: frozenset[str] | None) -> None:
     assert len(task_roles.not_allowed([Heard(call, roles)])) == 1
 
 
@@ -180,7 +180,7 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, roles: frozenset
         (frozenset({"engine"}), Call("dynamodb:DeleteItem", "events", "PIPELINE#…")),
     ],
 )
-def test_a_call_beyond_the_roles_of_a_worker_is_found(roles: frozenset[str], call: Call) -> None:
+def test_a_call_beyond_the_task_role_of_a_worker_is_found(roles: frozenset[str], call: Call) -> None:
     assert task_roles.not_allowed([Heard(call, roles)]) == [str(Heard(call, roles))]
 
 
@@ -196,7 +196,7 @@ def test_a_call_beyond_the_roles_of_a_worker_is_found(roles: frozenset[str], cal
         (frozenset(Role), Call("dynamodb:GetItem", "control", "PING")),
     ],
 )
-def test_a_call_within_the_roles_of_a_worker_is_none_to_speak_of(roles: frozenset[str], call: Call) -> None:
+def test_a_call_within_the_task_role_of_a_worker_is_none_to_speak_of(roles: frozenset[str], call: Call) -> None:
     assert task_roles.not_allowed([Heard(call, roles)]) == []
 
 
@@ -208,12 +208,12 @@ def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> 
     assert task_roles.problems(heard, is_whole=False) == []
 
 
-def test_the_roles_of_the_roles_are_those_of_the_program() -> None:
+def test_the_worker_roles_of_the_module_are_those_of_the_program() -> None:
     assert task_roles.roles() == frozenset(Role)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_doctor_tries_what_the_role_of_a_role_allows_and_nothing_else(role: Role) -> None:
+def test_the_doctor_tries_what_the_task_role_of_a_worker_role_allows_and_nothing_else(role: Role) -> None:
     held = frozenset({role})
     probes = list(table_probes({table: f"t-{table}" for table in TableName}, held))
     tried = {call for each in probes for call in awscalls.calls_of(each.service, each.operation, each.parameters)}
@@ -246,7 +246,7 @@ def test_the_console_acts_for_operators_and_a_read_only_one_writes_nothing(call:
     assert len(task_roles.not_allowed([Heard(call, task_roles.WEB_VIEWER)])) == 1
 
 
-def test_the_role_of_a_read_only_console_has_reads_alone() -> None:
+def test_the_task_role_of_a_read_only_console_has_reads_alone() -> None:
     actions = {action for each in task_roles.statements_of(task_roles.WEB_VIEWER) for action in each.actions}
 
     assert actions
@@ -271,11 +271,11 @@ def test_the_console_does_not_do_the_work_of_workers(call: Call) -> None:
     assert len(task_roles.not_allowed([Heard(call, task_roles.WEB_OPERATOR)])) == 1
 
 
-def test_no_role_may_do_everything() -> None:
+def test_no_task_role_may_do_everything() -> None:
     assert [action for action in task_roles.allowed() if "*" in action] == []
 
 
-def test_a_run_of_tests_that_calls_what_no_role_allows_fails(tmp_path: Path) -> None:
+def test_a_run_of_tests_that_calls_what_no_task_role_allows_fails(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         """
 import os

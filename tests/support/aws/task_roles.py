@@ -1,4 +1,4 @@
-"""What the task roles of the deployment allow, by role, as `deploy/terraform/roles.tf` says it."""
+"""What the task roles of the deployment allow, by worker role, as `deploy/terraform/roles.tf` says it."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Fi
 # Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
 # from scale-in is asked of the agent beside the task; Athena writes results with the rights of who asks.
 NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection", "s3:AbortMultipartUpload"})
-# What a process of the console holds: the role is the module's `web`, with its writes unless it is read-only.
+# What a process of the console holds: the task role is the module's `web`, with its writes unless it is read-only.
 WEB_VIEWER: Final = frozenset({"web:viewer"})
 WEB_OPERATOR: Final = WEB_VIEWER | {"web:operator"}
 _REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
@@ -51,9 +51,9 @@ class Statement:
 
 @cache
 def statements(role: str) -> tuple[Statement, ...]:
-    """What a role adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named.
+    """What a worker role adds; `everyone` is what any worker has, `jobs` what the engine has for those that were named.
 
-    `web:viewer` and `web:operator` are no roles of workers: they are the parts of the console's role, and `web:jobs`
+    `web:viewer` and `web:operator` are no worker roles: they are the parts of the console's task role, and `web:jobs`
     is what it has of `jobs`.
     """
     if role in {"jobs", "web:jobs"}:
@@ -93,7 +93,7 @@ def roles() -> frozenset[str]:
 
 
 def statements_of(held: Iterable[str]) -> list[Statement]:
-    """All that a worker with these roles, or a process of the console, may do."""
+    """All that a worker with these worker roles, or a process of the console, may do."""
     if set(held) >= WEB_VIEWER:
         return [each for part in sorted({"web:jobs", *held}) for each in statements(part)]
     jobs = {"jobs"} if "engine" in held else set[str]()
@@ -105,15 +105,15 @@ def _of_all_roles() -> list[Statement]:
 
 
 def allowed() -> frozenset[str]:
-    """All actions of the task roles, whichever role they are for."""
+    """All actions of the task roles, whichever worker role they are for."""
     return frozenset[str]().union(*(each.actions for each in _of_all_roles()))
 
 
 def not_allowed(heard: Iterable[Heard]) -> list[str]:
-    """What was called and is in no role.
+    """What was called and is in no task role.
 
-    Of a worker's process we know the roles, so it is held to what they allow, where they allow it. Everything else
-    that the suite does with the program's clients is held to the actions of all roles together.
+    Of a worker's process we know its worker roles, so it is held to what they allow, where they allow it. Everything
+    else that the suite does with the program's clients is held to the actions of all task roles together.
     """
     return sorted({str(each) for each in heard if not _is_allowed(each)})
 
@@ -122,20 +122,20 @@ def _is_allowed(heard: Heard) -> bool:
     if heard.roles is None:
         is_of_jobs = any(heard.call.action in each.actions for each in statements("jobs"))
         if is_of_jobs and heard.call.on:
-            # Of a job's call it is known what it is about, too. Probes read as workers do, so any role may name it.
+            # Of a job's call it is known what it is about, too. Probes read as workers do: any task role may name it.
             return any(each.allows(heard.call) for each in _of_all_roles())
         return heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
     return any(each.allows(heard.call) for each in statements_of(heard.roles))
 
 
 def never_called(heard: Iterable[Heard]) -> list[str]:
-    """Writes that a role may do and nobody does."""
+    """Writes that a task role may do and nobody does."""
     writes = {action for action in allowed() if not READS.search(action)}
     return sorted(writes - {each.call.action for each in heard} - NO_CALLS)
 
 
 def problems(heard: Iterable[Heard], *, is_whole: bool) -> list[str]:
-    """Where the roles do not fit. What nobody calls, only a whole run can tell."""
+    """Where the task roles do not fit. What nobody calls, only a whole run can tell."""
     every = list(heard)
     found = [f"called, and no task role allows it: {each}" for each in not_allowed(every)]
     if is_whole:

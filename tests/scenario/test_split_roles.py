@@ -1,4 +1,4 @@
-"""Duties split among workers: each is done by those who have it and by nobody else, and what waits is seen to wait."""
+"""Roles split among workers: the work of each is done by those that have it alone, and what waits is seen to wait."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -124,7 +124,7 @@ SETTLED_S = 400.0  # long enough for every move that an even share needs
     "crew_of", [Crew, StreamedCrew, lambda: StreamedCrew(way=Way.KINESIS)], ids=["feeds", "streams", "kinesis"]
 )
 def test_what_is_said_about_the_plan_is_what_the_workers_do(crew_of: Callable[[], Crew]) -> None:
-    """Whoever asks makes the plan anew from the rows: a lease that it took for another duty's it would want to move."""
+    """Whoever asks makes the plan anew from the rows: a lease that it took for another role's it would want to move."""
 
     async def scenario() -> None:
         crew = crew_of()
