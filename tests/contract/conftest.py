@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, TypeAlias
@@ -49,7 +50,7 @@ class FeedStore(Tables, ChangeFeed, Protocol):
 
     async def trim(self, lowest_checkpoint: int = 0, rows_max: int = 1_000_000) -> int: ...
 
-    async def sweep(self, limit: int = 200) -> int: ...
+    async def sweep(self, by: datetime, limit: int = 200) -> int: ...
 
 
 @asynccontextmanager

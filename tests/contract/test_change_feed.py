@@ -194,7 +194,7 @@ async def test_the_sweeper_deletes_what_expired_long_ago_in_steps(feed: FeedStor
     start = await feed.last_position()
     clock.advance(SWEEP_GRACE + timedelta(seconds=3))
 
-    swept = [await feed.sweep(limit=3), await feed.sweep(limit=3), await feed.sweep(limit=3)]
+    swept = [await feed.sweep(clock.now(), limit=3) for _ in range(3)]
 
     assert swept == [3, 2, 0]  # 0 to 3 and the terminal run
     assert sorted(told(await feed.changes(CONTROL, start))) == [
@@ -209,7 +209,7 @@ async def test_the_sweeper_deletes_what_expired_long_ago_in_steps(feed: FeedStor
 async def test_a_swept_row_leaves_its_index(feed: FeedStore, clock: ManualClock, pk: str) -> None:
     await feed.commit(Put(CONTROL, a_row(pk, ttl=NOON_S, listPk=pk, listSk="x")))
     clock.advance(SWEEP_GRACE + timedelta(seconds=1))
-    await feed.sweep()
+    await feed.sweep(clock.now())
 
     await feed.commit(Put(CONTROL, a_row(pk, listPk=pk, listSk="x")))
 

@@ -54,7 +54,7 @@ async def test_a_swept_row_is_told_in_the_slice_of_its_partition(
         await redis.commit(Put(CONTROL, a_row(partition, ttl=int(clock.now().timestamp()))))
     clock.advance(timedelta(days=2))
 
-    assert await redis.sweep() == len(partitions)
+    assert await redis.sweep(clock.now()) == len(partitions)
 
     for partition in partitions:
         changes, _ = await redis.changes(CONTROL, slice_of(partition, redis.slices), 0)
@@ -75,7 +75,7 @@ async def test_the_server_itself_deletes_a_row_that_no_worker_swept(pk: str) -> 
         await eventually(is_gone)
         assert [row["SK"] for row in (await tables.query(CONTROL, pk)).rows] == ["lasting"]
         assert [row["SK"] for row in (await tables.query(CONTROL, pk, index=LISTS)).rows] == ["lasting"]
-        await tables.sweep()
+        await tables.sweep(clock.now())
         assert redis_server().say("ZCARD", keys.partition(CONTROL, pk, LISTS)) == b":1\r\n"
         assert redis_server().say("ZCARD", keys.partition(CONTROL, pk, None)) == b":1\r\n"
 

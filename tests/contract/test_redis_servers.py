@@ -67,7 +67,7 @@ async def test_a_user_with_the_documented_rights_can_do_everything(own_server: R
         await tables.query(CONTROL, pk)
         await tables.changes(CONTROL, slice_of(pk, tables.slices), 0)
         await tables.trim(CONTROL, 0)
-        await tables.sweep()
+        await tables.sweep(SystemClock().now())
         admin = RedisAdmin(Servers(place), SystemClock())
 
         assert [each for each in await admin.check() if not each.is_sound] == []

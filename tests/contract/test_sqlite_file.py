@@ -281,7 +281,7 @@ async def test_a_file_of_the_previous_version_is_migrated_with_all_it_holds(path
     assert len([row async for row in query_all(tables, CONTROL, "p")]) == 600  # the others are expired
     assert len((await tables.query(CONTROL, "L", index=LISTS, limit=10)).rows) == 5
     assert [change.position for change in await tables.changes(CONTROL, 1_190)] == list(range(1_191, 1_201))
-    assert await tables.sweep(limit=1_000) == 600
+    assert await tables.sweep(ManualClock().now(), limit=1_000) == 600
     assert await tables.trim(lowest_checkpoint=1_000) == 1_000
     with pytest.raises(Trimmed):
         await tables.changes(TableName.CONTROL, 0)

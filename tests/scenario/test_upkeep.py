@@ -237,9 +237,9 @@ async def test_the_feed_is_trimmed_up_to_its_slowest_reader_and_expired_rows_are
     async with world.consuming():
         await world.sensor("a", 1)
         await world.clock.sleep(3)
-    upkeep = Housekeeping(world.store, Leases(world.store, GROUP), [STREAM])
+    upkeep = Housekeeping(world.store, Leases(world.store, GROUP), [STREAM], world.clock)
 
-    await upkeep.once()
+    await upkeep.once(world.clock.now())
 
     checkpoint = FeedPosition.parse(await world.checkpoint()).number
     with pytest.raises(Trimmed):
@@ -255,7 +255,9 @@ async def test_a_reader_that_has_not_begun_keeps_the_feed_whole() -> None:
         await world.sensor("a", 1)
         await world.clock.sleep(3)
 
-    await Housekeeping(world.store, Leases(world.store, GROUP), [STREAM, "feed.never"]).once()
+    await Housekeeping(world.store, Leases(world.store, GROUP), [STREAM, "feed.never"], world.clock).once(
+        world.clock.now()
+    )
 
     assert (await world.store.changes(TableName.CONTROL, 0))[0].position == 1
 

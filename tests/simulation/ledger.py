@@ -72,7 +72,9 @@ class FeedLedger:
     def committed(self, writes: Sequence[Write]) -> None:
         for write in writes:
             if isinstance(write, Update) and "cp" in write.set and (lease := keys.lease_of(write.key.sk)):
-                self._checkpointed(TableName(lease[0].removeprefix("feed.")), str(write.set["cp"]))
+                stream = lease[0].removeprefix("feed.")
+                if stream in set(TableName):  # the position of the upkeep is a time
+                    self._checkpointed(TableName(stream), str(write.set["cp"]))
 
     def _checkpointed(self, table: TableName, position: str) -> None:
         number = self._checkpoints[table] = FeedPosition.parse(position).number

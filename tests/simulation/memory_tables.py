@@ -154,10 +154,10 @@ class MemoryTables:
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
-    async def sweep(self, limit: int = SWEEP_STEP) -> int:
-        """Delete up to `limit` rows that expired long ago; call it again while it returns that many."""
+    async def sweep(self, by: datetime, limit: int = SWEEP_STEP) -> int:
+        """Delete up to `limit` rows that expired long before `by`; call it again while it returns that many."""
         now, swept = self._clock.now(), 0
-        horizon = int((now - SWEEP_GRACE).timestamp())
+        horizon = int((by - SWEEP_GRACE).timestamp())
         while swept < limit and self._expiring and self._expiring[0][0] <= horizon:
             *_, table, key, stored = heapq.heappop(self._expiring)
             if self._find(table, key) is stored:

@@ -168,7 +168,7 @@ class Node:
     def _extra_leases(self, readers: Readers) -> list[LeaseOffer]:
         streams = [reader.name for reader in readers.values()]
         every_s = self.around.plan.upkeep_every_s
-        return [Housekeeping(self.around.store, Leases(self.tables, GROUP), streams, every_s).offer()]
+        return [Housekeeping(self.around.store, Leases(self.tables, GROUP), streams, self.clock, every_s).offer()]
 
 
 async def _again(session: SessionWork, change: Change) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
 from tests.simulation.memory_tables import MemoryTables
@@ -73,7 +74,7 @@ class LaggingIndex:
 
 
 class EmbeddedStore(Tables, ChangeFeed, Protocol):
-    async def sweep(self) -> int: ...
+    async def sweep(self, by: datetime) -> int: ...
     async def trim(self, lowest_checkpoint: int = 0) -> int: ...
 
 

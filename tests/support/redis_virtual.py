@@ -6,6 +6,7 @@ So a simulated world meets the shipped commits, scripts and change feed, and no 
 import atexit
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, Protocol, cast
 
@@ -156,8 +157,8 @@ class OneSequence:
         await self._count()
         return self._last
 
-    async def sweep(self) -> int:
-        return await self._tables.sweep()
+    async def sweep(self, by: datetime) -> int:
+        return await self._tables.sweep(by)
 
     async def trim(self, lowest_checkpoint: int = 0) -> int:
         """Trim every table up to a number of the sequence, and what is too old."""

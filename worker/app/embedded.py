@@ -216,7 +216,8 @@ def embedded_deps(
 
     def extra_leases(_: Readers) -> list[LeaseOffer]:
         # All feeds, including those that other workers read or have read.
-        return [Housekeeping(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
+        streams = [feed_name(table) for table in FOLLOWED]
+        return [Housekeeping(tables, Leases(tables, GROUP), streams, clock).offer()]
 
     return WorkerDeps(
         store=StoreDeps(group=GROUP, tables=tables, clock=clock),

@@ -112,7 +112,7 @@ def redis_deps(
         await ChangeNotices(tables.servers, clock).listen(wake)
 
     def extra_leases(_: Readers) -> list[LeaseOffer]:
-        return [SliceHousekeeping(tables, Leases(tables, GROUP), frozenset(FOLLOWED)).offer()]
+        return [SliceHousekeeping(tables, Leases(tables, GROUP), frozenset(FOLLOWED), clock).offer()]
 
     return WorkerDeps(
         store=StoreDeps(group=GROUP, tables=tables, clock=clock),

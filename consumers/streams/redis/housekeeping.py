@@ -1,13 +1,15 @@
 """Keep a Redis store small: one worker deletes expired rows and changes that their readers passed."""
 
+from datetime import datetime
 from typing import Final, Protocol
 
 from consumers.streams.embedded.feed import FeedPosition
 from consumers.streams.embedded.housekeeping import EVERY_S, STREAM
+from consumers.streams.embedded.sweep_time import tidy_while_held
 from consumers.streams.redis.slices import stream_name
-from worker.core.errors import RetryLater
 from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
+from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.leases import Leases
 from worker.store.table import TableName
@@ -23,36 +25,38 @@ class SmallSlices(Protocol):
 
     async def trim(self, table: TableName, number: int, lowest_checkpoint: int = 0) -> int: ...
 
-    async def sweep(self) -> int: ...
+    async def sweep(self, by: datetime) -> int: ...
 
 
 class SliceHousekeeping:
     """Deletes expired rows and passed changes while it holds the lease; `followed` tables have readers."""
 
     def __init__(
-        self, store: SmallSlices, leases: Leases, followed: frozenset[TableName], every_s: float = EVERY_S
+        self,
+        store: SmallSlices,
+        leases: Leases,
+        followed: frozenset[TableName],
+        clock: Clock,
+        every_s: float = EVERY_S,
     ) -> None:
-        self._store, self._leases, self._followed, self._every_s = store, leases, followed, every_s
+        self._store, self._leases, self._followed = store, leases, followed
+        self._clock, self._every_s = clock, every_s
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=STREAM, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
-        while not held.is_stopping:
-            try:
-                await self.once()
-            except RetryLater as problem:
-                _log.warning("upkeep.failed", reason=str(problem))
-            await held.nap(self._every_s)
+        await tidy_while_held(held, self._clock, self._every_s, self.once)
 
-    async def once(self) -> None:
+    async def once(self, by: datetime) -> None:
+        """Tidy once; rows that expired long before `by` are deleted."""
         trimmed = 0
         for table in TableName:
             for number, passed in (await self._passed(table)).items():
                 while step := await self._store.trim(table, number, passed):
                     trimmed += step
         swept = 0
-        while step := await self._store.sweep():
+        while step := await self._store.sweep(by):
             swept += step
         if trimmed or swept:
             _log.debug("store.tidied", changes=trimmed, rows=swept)

@@ -252,10 +252,10 @@ class RedisTables:
 
     # --- housekeeping -------------------------------------------------------------------------------------------------
 
-    async def sweep(self, limit: int = SWEEP_STEP) -> int:
-        """Delete up to `limit` rows that expired long ago; call it again while it returns that many."""
+    async def sweep(self, by: datetime, limit: int = SWEEP_STEP) -> int:
+        """Delete up to `limit` rows that expired long before `by`; call it again while it returns that many."""
         now = self._clock.now()
-        horizon = int((now - SWEEP_GRACE).timestamp())
+        horizon = int((by - SWEEP_GRACE).timestamp())
         arguments = [self._keys.tag, horizon, limit, microseconds(now), self.slices]
         command = call(script("sweep"), [self._keys.meta, self._keys.expiries], arguments)
         return int(await self._patiently(command))

@@ -25,9 +25,12 @@ FEED_ROWS_MAX: Final = 1_000_000
 TRIM_STEP: Final = 10_000  # changes deleted in one transaction, so that no commit waits long for it
 
 
-def sweep(connection: sqlite3.Connection, now: datetime, limit: int) -> int:
-    """Delete rows that expired long ago, oldest first; return how many. The feed records each removal."""
-    horizon = int((now - SWEEP_GRACE).timestamp())
+def sweep(connection: sqlite3.Connection, by: datetime, limit: int, now: datetime) -> int:
+    """Delete rows that expired long before `by`, oldest first; return how many.
+
+    The feed records each removal.
+    """
+    horizon = int((by - SWEEP_GRACE).timestamp())
     found: list[tuple[int, str, str, str, bytes]] = connection.execute(ROWS_EXPIRED, (horizon, limit)).fetchall()
     for number, name, pk, sk, body in found:
         table = TableName(name)

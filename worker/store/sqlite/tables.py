@@ -8,7 +8,7 @@ write lock orders their transactions.
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -192,10 +192,10 @@ class SqliteTables:
 
     # --- housekeeping -------------------------------------------------------------------------------------------------
 
-    async def sweep(self, limit: int = SWEEP_STEP) -> int:
-        """Delete up to `limit` rows that expired long ago; call it again while it returns that many."""
+    async def sweep(self, by: datetime, limit: int = SWEEP_STEP) -> int:
+        """Delete up to `limit` rows that expired long before `by`; call it again while it returns that many."""
         now = self._clock.now()
-        return await self._lanes.writes.run(lambda connection: housekeeping.sweep(connection, now, limit))
+        return await self._lanes.writes.run(lambda connection: housekeeping.sweep(connection, by, limit, now))
 
     async def trim(self, lowest_checkpoint: int = 0, rows_max: int = FEED_ROWS_MAX) -> int:
         """Delete changes up to every reader's checkpoint, over 24 h old or too many; return how many.
