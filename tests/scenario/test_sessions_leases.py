@@ -8,6 +8,7 @@ from tests.support.clock.virtual_time import VirtualClock, on_virtual_time, run
 from tests.support.fakes.remote_store import (
     DROP_AFTER,
     DROP_BEFORE,
+    NO_FAULT,
     Fault,
     Operation,
     after_first_commit,
@@ -22,10 +23,12 @@ from tests.support.worlds.worker_group import (
     Act,
     Actor,
     WorkerGroup,
+    now,
     overlaps,
     three,
 )
 from worker.core.model.keys import SessionId, group_pk, lease_sk
+from worker.membership.fence import SessionLost
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import PATIENCE_S, LeaseOffer
@@ -226,3 +229,39 @@ def test_the_check_for_overlaps_can_fail() -> None:
     assert overlaps([Act("s", 1, one, 1.0), Act("s", 2, other, 3.0), Act("s", 1, one, 3.5)])
     assert overlaps([Act("s", 1, one, 1.0), Act("s", 1, other, 1.0)])
     assert not overlaps([Act("s", 1, one, 1.0), Act("s", 2, other, 3.0), Act("t", 1, one, 3.5)])
+
+
+@on_virtual_time
+async def test_a_session_that_is_lost_while_leases_are_being_taken_is_followed_by_another() -> None:
+    taken_at, many = 20.0, frozenset(f"{number:02d}" for number in range(80))
+    losses = [True]
+
+    class Losing:
+        async def hold(self, held: HeldLease) -> None:
+            await asyncio.sleep(taken_at - now())
+            if losses and held.lease.owner is not None:
+                losses.clear()
+                raise SessionLost(held.lease.owner, "ended by a test")
+            await held.nap(1e6)
+
+    def slow(operation: Operation) -> Fault:
+        is_slow = operation is Operation.COMMIT and now() < taken_at
+        return Fault(reply_delay_s=taken_at - now()) if is_slow else NO_FAULT
+
+    async def offer_more(member: Member) -> None:
+        member.keeper.offer(LeaseOffer(stream="first", holder=Losing(), shards=frozenset({"0"})))
+        await asyncio.sleep(taken_at - 1 - now() if losses else 0)
+        # The answers to the first takes arrive at the instant of the loss, and the next ones a few steps later each.
+        if losses:
+            a.tables.choose = slow
+        member.keeper.offer(LeaseOffer(stream="many", holder=Actor([], VirtualClock()), shards=many))
+
+    group = WorkerGroup(shards=1)
+    leases = Leases(group.store, GROUP)
+    for shard in many:
+        await leases.create(Lease(stream="many", shard=shard))
+    a = group.start("a", work=offer_more)
+    await asyncio.sleep(60)
+
+    assert group.failures() == []
+    assert (len(a.members), a.shards("many")) == (2, set(many))

@@ -100,6 +100,7 @@ class LeaseKeeper:
         self._departures = 0
         self._in_round = asyncio.Lock()
         self._is_leaving = self._is_hurried = False
+        self._has_failed = False  # a holder did
         self._emptied = asyncio.Event()
 
     def offer(self, offer: LeaseOffer) -> None:
@@ -280,7 +281,7 @@ class LeaseKeeper:
             return False
         take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
         taken = await take(seen, self._me)
-        if taken is None:
+        if taken is None or self._has_failed:
             return False
         self._pulse.changes += 1
         self._begin(taken, lives)
@@ -307,6 +308,10 @@ class LeaseKeeper:
     async def _live(self, held: HeldLease) -> None:
         try:
             await live(held, self._offers[held.lease.stream].holder, self._clock)
+        except Exception:
+            # The group of all work ends now, and nothing can begin in it: takes that are answered later are too late.
+            self._has_failed = True
+            raise
         finally:
             del self._held[_id(held.lease)]
             self._note_emptiness()
