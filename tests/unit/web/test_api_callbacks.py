@@ -1,19 +1,23 @@
 """A job reports its own end: what counts, and what changes nothing."""
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.builders.cli_runs import a_stored_run, key_of, version_hash
+from tests.support.builders.cli_runs import ORDERS, a_stored_run, key_of, version_hash
 from tests.support.worlds.web import BASE, OPERATOR, WebWorld, a_web_world, rules
 from worker.config.store_setting import GROUP
+from worker.config.versions import PipelineVersions
+from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Run, State
 from worker.jobs.callbacks import CallbackClaim, callback_urls, seal
 from worker.store.repos.callback_key import find_callback_key, make_callback_key
 from worker.store.repos.job_log import JobLog, JobRecord, reported_outputs
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
 from worker.store.table import TableName, query_all
 from worker.web.access import AccessMode
@@ -47,6 +51,26 @@ async def test_a_job_reports_its_end_and_outputs_without_their_secrets(world: We
     assert (line.event, line.attempt, line.is_ours, line.is_report) == ("success", run.attempt, False, True)
     [row] = [row async for row in query_all(world.tables, TableName.JOBLOG, "PIPELINE#orders")]
     assert reported_outputs(row) == {"result": {"rows": 7, "password": "[redacted]"}}
+
+
+async def test_what_a_job_reports_is_kept_without_the_secrets_of_its_own_configuration(
+    world: WebWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_ORDERS_PASSWORD", "s3cr3tvalue")
+    job = "{type: http, config: {url: 'https://x.example', headers: {X-Key: '${INTERLOCK_ORDERS_PASSWORD}'}}}"
+    await Pipelines(world.tables).put(PipelineId("orders"), re.sub(r"(?m)^job:.*$", f"job: {job}", ORDERS))
+    versions = PipelineVersions(world.tables)
+    version = await versions.current(PipelineId("orders"))
+    assert version is not None
+    await versions.persist(version)
+    _, url = await a_running_job(world)
+
+    said = "login with s3cr3tvalue failed"
+    await report(world, url, {"outcome": "failed", "message": said, "outputs": {"log": said}})
+
+    rows = [row async for row in query_all(world.tables, TableName.JOBLOG, "PIPELINE#orders")]
+    assert "login with " in str(rows)
+    assert "s3cr3tvalue" not in str(rows)
 
 
 async def test_a_failure_has_its_message_and_category(world: WebWorld) -> None:

@@ -1,6 +1,8 @@
 """Callbacks: a job reports its own end, so that nobody need poll for it, and its summary before that."""
 
 import asyncio
+import os
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Response
@@ -11,8 +13,10 @@ from worker.core.model.keys import reported_mark_sk
 from worker.core.run.facts import JobReport
 from worker.core.run.state import FailureCategory, Run, State
 from worker.jobs.callbacks import CallbackClaim, unseal
+from worker.jobs.messages import hide_secrets
 from worker.jobs.outputs import outputs_of
 from worker.operations.redaction import without_secrets
+from worker.operations.runs.job_output import job_config, secrets_of
 from worker.runtime.ids import random_id
 from worker.runtime.json_bytes import to_json
 from worker.runtime.logs import redacted_text
@@ -68,6 +72,7 @@ async def job_ended(context: Context, token: str, body: JobEndBody) -> Response:
         raise WebProblem(ProblemType.CONFLICT, "the start of the job is not confirmed yet; report again in a second")
     if await _is_reported(context, run):
         return _answer(accepted=False, why=REPORTED)
+    secrets = await _secrets_of(context, run)
     report = JobReport.SUCCESS if body.outcome == "succeeded" else JobReport.FAIL
     write = report_write(
         run.key,
@@ -75,9 +80,9 @@ async def job_ended(context: Context, token: str, body: JobEndBody) -> Response:
         entry_id=random_id(),
         at=context.clock.now(),
         event=report.value,
-        error=redacted_text(body.message),
+        error=redacted_text(hide_secrets(body.message, secrets)),
         category=FailureCategory(body.category).value if body.category else "",
-        outputs=None if body.outputs is None else outputs_of(to_json(without_secrets(body.outputs))),
+        outputs=None if body.outputs is None else outputs_of(to_json(without_secrets(body.outputs)), secrets),
     )
     # Of two reports at the same time, the first one counts.
     once = once_write(run.key.pipeline, reported_mark_sk(run.key, run.token), {}, context.clock.now())
@@ -122,6 +127,11 @@ async def _run_of(context: ApiContext, claim: CallbackClaim) -> Run | None:
 async def _is_reported(context: ApiContext, run: Run) -> bool:
     lines = [line async for line in JobLog(context.tables).list(run.key)]
     return any(line.attempt == run.attempt and line.is_report for line in lines)
+
+
+async def _secrets_of(context: ApiContext, run: Run) -> Sequence[str]:
+    """Return the secrets of the run's job that this process knows, because an error may quote them."""
+    return secrets_of(await job_config(context.tables, run), os.environ, run.job_type).values
 
 
 def _answer(*, accepted: bool, why: str) -> Response:
