@@ -43,7 +43,7 @@ _WARNINGS: Final = frozenset(
         EventType.SLA_WARNING,
         EventType.RELATIVE_SLA_WARNING,
         EventType.IRREGULAR_SCHEDULE_MISSED,
-        EventType.JOB_POLL_EXHAUSTED,  # the job is stopped; the retry or the end of the run has an event of its own
+        EventType.JOB_POLL_EXHAUSTED,  # the job is stopped; the end of the run has an event of its own
         EventType.SENSOR_DEADLINE_EXPIRED,
         EventType.POST_RUN_SENSOR_MISSING,
         EventType.POST_RUN_FAILED,
@@ -76,10 +76,14 @@ _UNTOLD: Final = frozenset(
 )
 
 
-# Types whose severity depends on the detail: see `severity_of`.
-_DEPENDING: Final = frozenset(
-    {EventType.JOB_FAILED, EventType.SFN_TIMEOUT, EventType.PIPELINE_EXCLUDED, EventType.INFRA_ALARM}
-)
+# The other severities that an event can have, by its detail: see `severity_of`.
+_DEPENDING: Final[Mapping[str, Collection[Severity]]] = {
+    EventType.JOB_FAILED: {Severity.NOTE},
+    EventType.JOB_POLL_EXHAUSTED: {Severity.NOTE},
+    EventType.SFN_TIMEOUT: {Severity.NOTE},
+    EventType.PIPELINE_EXCLUDED: {Severity.ALERT},
+    EventType.INFRA_ALARM: {Severity.NOTE},
+}
 _GRAVITY: Final[Mapping[str, int]] = {
     Severity.NOTE: 0,
     Severity.SUCCESS: 0,
@@ -96,6 +100,8 @@ def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Sev
     the detail does not say whether a retry follows, as in events of other publishers, the event is an alert.
     """
     if event_type == EventType.JOB_FAILED and "willRetry" in detail:
+        return Severity.NOTE
+    if event_type == EventType.JOB_POLL_EXHAUSTED and detail.get("willRetry") is True:
         return Severity.NOTE
     if event_type == EventType.SFN_TIMEOUT and detail.get("orphaned") is True:
         return Severity.NOTE  # JOB_ORPHANED is emitted as well
@@ -116,9 +122,7 @@ def types_with(severities: Collection[Severity]) -> list[EventType]:
 
 
 def _may_have(event_type: EventType, severity: Severity) -> bool:
-    if severity_of(event_type) is severity:
-        return True
-    return event_type in _DEPENDING and severity in {Severity.NOTE, Severity.ALERT}
+    return severity_of(event_type) is severity or severity in _DEPENDING.get(event_type, ())
 
 
 def is_graver(severity: Severity, than: str) -> bool:

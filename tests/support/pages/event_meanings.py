@@ -88,6 +88,7 @@ WHEN: Final[Mapping[str, Mapping[Type, str]]] = {
 # Severities that depend on the payload.
 VARIANTS: Final[Mapping[Type, tuple[tuple[str, Mapping[str, Json]], ...]]] = {
     Type.JOB_FAILED: (("with `willRetry`", {"willRetry": True}),),
+    Type.JOB_POLL_EXHAUSTED: (("with `willRetry: true`", {"willRetry": True}),),
     Type.SFN_TIMEOUT: (("with `orphaned: true`", {"orphaned": True}),),
     Type.PIPELINE_EXCLUDED: (("with `final: true`", {"final": True}),),
     Type.INFRA_ALARM: (("in state `OK`", {"state": {"value": "OK"}}),),

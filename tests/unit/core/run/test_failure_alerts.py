@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
+from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of, types_with
 from tests.support.builders.values import KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from worker.core.model.calendars import Exclusion
 from worker.core.model.effects import EmitEvent
@@ -119,3 +119,21 @@ def test_a_failure_of_which_nothing_says_what_follows_alerts(
 
 def test_an_exclusion_that_ends_nothing_is_a_note() -> None:
     assert severity_of("PIPELINE_EXCLUDED", {}) is Severity.NOTE
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "severity"),
+    [(RETRYING, Severity.NOTE), (NOT_RETRYING, Severity.WARNING), (EXCLUDED, Severity.WARNING)],
+)
+def test_a_job_that_exceeds_its_poll_window_needs_a_person_only_if_nothing_more_is_tried(
+    pipeline: Pipeline, severity: Severity
+) -> None:
+    [told] = [each for each in told_of(POLLING, pipeline, JobRunning(1), 61) if each.type == "JOB_POLL_EXHAUSTED"]
+
+    assert severity_of(told.type, told.detail) is severity
+    assert EventType.JOB_POLL_EXHAUSTED in types_with({severity})
+
+
+def test_no_alert_of_a_list_is_of_a_severity_that_was_not_asked_for() -> None:
+    assert EventType.JOB_POLL_EXHAUSTED not in types_with({Severity.ALERT})
+    assert EventType.PIPELINE_EXCLUDED in types_with({Severity.ALERT})
