@@ -215,3 +215,18 @@ def test_a_second_worker_with_another_timing_refuses_to_start_and_names_both(tmp
     # Once all are stopped it can be changed.
     with live_worker(tmp_path, timing="default"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"INTERLOCK_ROLES": "alerts"}, "INTERLOCK_ROLES"),
+        ({"INTERLOCK_SLACK_TOKEN": "xoxb-1"}, "INTERLOCK_SLACK_CHANNEL"),
+        ({"INTERLOCK_WEB": "0.0.0.0:0"}, "INTERLOCK_WEB_TOKENS"),
+    ],
+)
+def test_a_wrong_setting_leaves_no_store_behind(tmp_path: Path, variables: dict[str, str], named: str) -> None:
+    ended = interlock("run", "--pipelines", pipelines(tmp_path), at=tmp_path, **variables)
+
+    assert (ended.returncode, named in ended.stderr) == (2, True), ended.stderr
+    assert not list(tmp_path.glob("interlock.db*"))

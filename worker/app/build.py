@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 
+from worker.app.alert_targets import check_webhook, routing_from
 from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
 from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.terminal_output import TerminalLines
+from worker.app.web import checked_access
 from worker.app.worker import LEASED, Worker
 from worker.config.roles import Role
 from worker.config.settings import ALERTS_QUEUE, EVENTS_QUEUE, ROLES, SENSORS_QUEUE, Settings
 from worker.core.errors import ConfigError
+from worker.jobs.secrets import MANAGED
 from worker.runtime.clock import Clock
 from worker.store.backends.open import require_redis_library
 from worker.store.url import DynamoPlace, Place, RedisPlace, SqlitePlace, locate
@@ -25,7 +28,9 @@ def make_worker(options: Options, clock: Clock) -> Worker:
     if options.settings.shadow:
         options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
-    _check_roles(settings, locate(settings.store))
+    place = locate(settings.store)
+    _check_roles(settings, place)
+    _check_before_opening(settings, place)
     shares_address = bool(settings.web.listen) and settings.web.listen == settings.telemetry.health
     telemetry = Telemetry(
         replace(settings.telemetry, health="") if shares_address else settings.telemetry,
@@ -52,6 +57,17 @@ def _platform(options: Options, clock: Clock) -> Platform:
             return AwsPlatform(
                 options.settings, options.environment, place, clock, options.confirm_logged, terminal=terminal
             )
+
+
+def _check_before_opening(settings: Settings, place: Place) -> None:
+    """Raise `ConfigError` for what a worker would refuse later, when its new store exists already."""
+    alerts = settings.alerts
+    if not (settings.shadow or isinstance(place, DynamoPlace)):
+        check_webhook(alerts)
+        if alerts.slack_token or any(alerts.targets.values()):
+            routing_from(alerts)
+    if settings.web.listen and not settings.web.tokens.startswith(MANAGED):  # those are read from AWS first
+        checked_access(settings)
 
 
 def _check_roles(settings: Settings, place: Place) -> None:

@@ -115,6 +115,7 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
     # Where programs read the log, every line of it is JSON, and the log's own events say the same.
     remark = screen.remark if request.format.is_text(streams.log) else _unsaid
     watch: PipelineWatch | None = None
+    pushed: tuple[PushRequest, Directory] | None = None
     if request.sources is not None:
         if settings.shadow:
             raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
@@ -122,18 +123,29 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
             report = ShownWatch(screen, access.clock) if for_people else LoggedWatch()
             # Before the files are read: a change while they are is then seen later.
             watch = PipelineWatch(access, request.sources, stamps_before_push(request.sources), report)
-        pushed = await _push(screen, remark, access, request.sources)
-        if pushed is None:
+        push = PushRequest(sources=request.sources, consent=Consent(True, None))
+        found = read_sound_files(screen, push)
+        if found is None:
             return Exit.PROBLEMS
-        if watch is not None:
-            watch.note_pushed(pushed)
+        pushed = push, found
+    worker = _made_worker(streams, access.clock, settings, request)
+    if pushed is not None:
+        await _push(screen, remark, access, *pushed)
     introduction = await _introduction(access, settings)
-    if watch is not None:
+    if watch is not None and pushed is not None:
+        watch.note_pushed(pushed[1])
         introduction.append("watching the pipeline files: a change is in force within seconds")
+    worker.when_begun(partial(_say_all, remark, introduction))
+    return await _work(worker, streams, watch, for_people=for_people)
+
+
+def _made_worker(streams: RunStreams, clock: Clock, settings: Settings, request: RunOptions) -> "Worker":
+    """Return the worker, which has opened nothing yet. Raises `ConfigError` for wrong settings."""
     # The wiring loads everything, also the AWS libraries: that takes longer than most commands take in total.
     from worker.app.build import make_worker  # noqa: PLC0415
     from worker.app.embedded import Options  # noqa: PLC0415
 
+    screen = streams.screen
     options = Options(
         settings=settings,
         environment=os.environ,
@@ -142,11 +154,9 @@ async def _run(streams: RunStreams, access: StoreAccess, request: RunOptions) ->
         write_metrics=lambda line: _write_metrics(streams, line),
         confirm_logged=streams.log.confirmed,
         log_lines_lost=lambda: streams.log.lost,
-        show_line=streams.show_line(screen) if for_people else None,
+        show_line=streams.show_line(screen) if request.format.is_text(streams.out) else None,
     )
-    worker = make_worker(options, access.clock)
-    worker.when_begun(partial(_say_all, remark, introduction))
-    return await _work(worker, streams, watch, for_people=for_people)
+    return make_worker(options, clock)
 
 
 def _say_all(remark: Callable[[str], None], lines: Sequence[str]) -> None:
@@ -159,22 +169,17 @@ def _unsaid(_: str) -> None:
 
 
 async def _push(
-    screen: Screen, remark: Callable[[str], None], access: StoreAccess, sources: Sources
-) -> Directory | None:
-    """Push the files, and create the store if it does not exist. Return None if a file has an error.
+    screen: Screen, remark: Callable[[str], None], access: StoreAccess, request: PushRequest, found: Directory
+) -> None:
+    """Push the files, and create the store if it does not exist.
 
     `interlock run` creates a store only here, so that a mistyped path does not become an empty store. It does so after
-    the files were checked, so that an invalid file leaves no store behind.
+    the files and the settings were checked, so that a mistake in either leaves no store behind.
     """
-    request = PushRequest(sources=sources, consent=Consent(True, None))
-    found = read_sound_files(screen, request)
-    if found is None:
-        return None
     if await access.admin.init(may_create=False):
         remark(f"made {access.admin.place}")
         _log.info("store.made", store=access.admin.place)
     await push_files(screen, access, request, found)
-    return found
 
 
 async def _introduction(access: StoreAccess, settings: Settings) -> list[str]:
