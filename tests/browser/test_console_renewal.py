@@ -86,3 +86,14 @@ async def test_the_title_of_a_run_changes_with_its_state(console: ServedConsole)
     await expect(page.locator("#run-head")).to_contain_text("running", timeout=15_000)
     assert "▶" in await page.title()
     await runs.save(replace(waiting, version=saved.version))
+
+
+async def test_a_filter_of_pipelines_is_part_of_the_address(console: ServedConsole) -> None:
+    page = await console.open("/pipelines")
+
+    await page.locator(".filter [name=q]").fill("ledger")
+    await expect(page.locator("#pipeline-rows tr")).to_have_count(1)
+
+    await expect(page).to_have_url(f"{console.address}/pipelines?q=ledger")
+    await page.reload()
+    await expect(page.locator("#pipeline-rows tr")).to_have_count(1)

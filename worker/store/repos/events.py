@@ -77,10 +77,13 @@ class Events:
             return False
         return True
 
-    async def latest(self, pipeline: str, limit: int = 100, *, since: datetime | None = None) -> list[StoredEvent]:
+    async def latest(
+        self, pipeline: str, limit: int = 100, *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[StoredEvent]:
         """Return the last events of a pipeline, latest first."""
         partition = keys.pipeline_pk(pipeline)
-        span = _ALL_TIMES if since is None else Between(keys.millis_text(since), AFTER_ALL_TIMES)
+        begin = _ALL_TIMES.low if since is None else keys.millis_text(since)
+        span = Between(begin, AFTER_ALL_TIMES if until is None else f"{keys.millis_text(until)}{AFTER_ALL_TIMES}")
         rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=span, reverse=True, limit=limit)
         return _latest_first(rows)
 
@@ -102,9 +105,11 @@ class Events:
             if stored is not None:
                 yield stored
 
-    async def newest_of_type(self, event_type: str, since: datetime, limit: int) -> list[StoredEvent]:
+    async def newest_of_type(
+        self, event_type: str, since: datetime, limit: int, *, until: datetime | None = None
+    ) -> list[StoredEvent]:
         """Return the last events of one type over all pipelines since a time, latest first. May lag behind."""
-        span = Between(keys.millis(since), _END_OF_TIME)
+        span = Between(keys.millis(since), _END_OF_TIME if until is None else keys.millis(until))
         rows = await first_rows(
             self._tables, TableName.EVENTS, event_type, sk=span, index=EVENT_TYPES, reverse=True, limit=limit
         )

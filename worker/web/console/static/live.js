@@ -212,6 +212,17 @@
     schedule();
   };
 
+  // The address follows a filter, so that a reload or a link shows the same list; so does what updates fetch.
+  document.addEventListener("htmx:after:swap", () => {
+    const form = document.querySelector("form.filter[hx-get]");
+    if (!form) return;
+    const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString();
+    const query = given ? `?${given}` : "";
+    history.replaceState(history.state, "", form.action.split("?")[0] + query);
+    const part = document.querySelector(form.getAttribute("hx-target"));
+    if (part) part.dataset.frag = form.getAttribute("hx-get") + query;
+  });
+
   // What changes only because time passes is no news: what is visible is fetched again now and then. Pages that read
   // the store itself are fetched half as often as those that read the server's memory.
   let turn = 0;
