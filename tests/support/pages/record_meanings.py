@@ -391,6 +391,7 @@ RECORDS: Final[Sequence[Record]] = (
             "status": "the same in the words of the docs",
             "attempt": "the number of the attempt",
             "message": "the details",
+            "otherActivePeriods": "the periods of other active runs, if no period was given",
         },
     ),
     Record(
@@ -743,7 +744,16 @@ RECORDS: Final[Sequence[Record]] = (
         },
     ),
     Record(
-        ("status", "events", "schedule next", "schedule missed", "sensor list", "probe list"),
+        (
+            "status",
+            "events",
+            "schedule next",
+            "schedule missed",
+            "sensor list",
+            "probe list",
+            "ledger show",
+            "inbox parts",
+        ),
         "truncated",
         "the last record of a list that was cut",
         _TRUNCATED,

@@ -217,7 +217,10 @@ def test_of_several_active_runs_the_newest_is_meant_and_the_others_are_named(act
 
     [record] = records(interlock("explain", "orders", "--json").stdout)
 
-    assert (record["period"], record["otherActivePeriods"]) == (days[-1], days[-2::-1])
+    moments = records(interlock("history", "orders", "--json").stdout)
+    assert moments
+    for each in (record, *moments):
+        assert (each["period"], each["otherActivePeriods"]) == (days[-1], days[-2::-1])
     said = f"No period given; showing the newest of {active} active runs, {days[-1]}; also {named}.\n"
     assert said in interlock("explain", "orders").stderr
     assert said in interlock("history", "orders").stderr

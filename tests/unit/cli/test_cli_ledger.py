@@ -84,7 +84,10 @@ def test_records_are_listed_shown_seeded_and_cleared() -> None:
     one = interlock("ledger", "show", "bills", "r7")
 
     assert {each["id"] for each in records(whole.stdout)} == {f"r{number}" for number in range(250)}
-    assert (len(cut.stdout.splitlines()), "only the first 3 records are shown" in cut.stderr) == (3, True)
+    said = "records: 3 of at least 250 shown; raise --limit"
+    assert (len(cut.stdout.splitlines()), said in cut.stderr) == (3, True)
+    *_, cut_off = records(interlock("ledger", "show", "bills", "--limit", "3", "--json").stdout)
+    assert (cut_off["type"], cut_off["shown"], cut_off["total"], cut_off["isExact"]) == ("truncated", 3, 250, False)
     assert one.stdout == "r7  h7\n"
     assert interlock("ledger", "show", "bills", "none").exit_code == 1
     assert interlock("ledger", "clear", "bills", "--reason", "x").exit_code == 2, "there is no terminal to ask on"

@@ -47,8 +47,9 @@ async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, 
     if not moments:
         return _say_nothing_is_known(screen, key)
     if as_json:
+        others: list[Json] = [str(period) for period in present.others] if present else []
         for moment in moments:
-            screen.record(record_of(key, moment))
+            screen.record({**record_of(key, moment), "otherActivePeriods": others})
     else:
         show_moments(screen, key, name, moments)
     return Exit.DONE

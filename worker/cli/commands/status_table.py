@@ -8,7 +8,7 @@ from datetime import datetime
 from worker.cli.terminal.console import Screen, passed
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_session import Exit, StoreAccess, work_until_interrupted
-from worker.cli.terminal.truncation import Truncation
+from worker.cli.terminal.truncation import RAISE_LIMIT, Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.core.model.ids import PipelineId, ScheduleId
 from worker.core.model.run_names import UNNAMED
@@ -23,7 +23,6 @@ from worker.store.table import Tables
 DAYS = 2
 LIMIT = 50
 REFRESH_S = 2.0
-RAISE_LIMIT = "raise --limit"
 USE_SCHEDULE_MISSED = "use `interlock schedule missed`"
 STYLES = {
     Rank.FAILED: "red",

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from worker.cli.terminal.console import Screen
 from worker.core.model.values import Json
+
+RAISE_LIMIT: Final = "raise --limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

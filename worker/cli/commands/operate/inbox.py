@@ -17,6 +17,7 @@ from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store, on_store_until_interrupted
 from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.cli.terminal.truncation import RAISE_LIMIT, Truncation, report
 from worker.config.settings import INBOX
 from worker.core.errors import ConfigError, Rejected
 from worker.core.model.ids import PipelineId
@@ -92,7 +93,8 @@ async def run_parts(
         else:
             screen.line(f"{part.key}  {part.size:,} bytes  {state}")
     if len(parts) > limit:
-        screen.remark(f"{len(parts) - limit:,} more are not shown; raise --limit", style="yellow")
+        cut = Truncation(what="objects", shown=limit, total=len(parts), hint=RAISE_LIMIT)
+        report(screen, [cut], as_json=as_json)
     elif not as_json:
         screen.line(f"{counted(len(parts), 'object')}: {found.data.get('reason')}")
     return Exit.DONE

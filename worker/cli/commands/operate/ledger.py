@@ -13,6 +13,7 @@ from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
+from worker.cli.terminal.truncation import RAISE_LIMIT, Truncation, report
 from worker.core.errors import ConfigError, Rejected
 from worker.core.ledger.hold import LedgerHolder, LedgerRecord, RecordChanges
 from worker.core.time.timestamps import format_utc
@@ -93,7 +94,7 @@ async def run_show(
             found = await ledgers.get(name, record)
             if found is None:
                 raise Rejected(f"the ledger {name} has no record {record!r}")
-            records, is_cut = [found], False
+            records, is_cut, total = [found], False, 1
         else:
             records, after = list[LedgerRecord](), ""
             while len(records) <= limit:
@@ -102,13 +103,16 @@ async def run_show(
                     break
                 records, after = [*records, *page.records], page.next
             records, is_cut = records[:limit], len(records) > limit
+        total = (await ledgers.head(name)).records if is_cut else len(records)
     for each in records:
         if as_json:
             screen.record({"type": "ledger-record", "id": each.id, "hash": each.hash})
         else:
             screen.line(f"{each.id}  {each.hash}")
     if is_cut:
-        screen.remark(f"only the first {limit:,} records are shown; raise --limit", style="yellow")
+        # The count is read after the records, which a run may add to meanwhile.
+        cut = Truncation(what="records", shown=limit, total=max(total, limit + 1), is_exact=False, hint=RAISE_LIMIT)
+        report(screen, [cut], as_json=as_json)
     return Exit.DONE
 
 
