@@ -7,10 +7,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
 from worker.app.dependencies import OutputDeps
-from worker.config.settings import WEB, WEB_AUTH, WEB_TOKENS, Settings
+from worker.config.settings import WEB, WEB_AUTH, WEB_SESSION_KEY, WEB_TOKENS, Settings
 from worker.config.store_setting import GROUP
 from worker.core.errors import ConfigError
 from worker.jobs.callbacks import callback_urls
@@ -34,8 +35,10 @@ from worker.web.operators import parse_operators
 from worker.web.proxy_access import parse_proxy_access
 
 if TYPE_CHECKING:
+    from worker.web.identity.browser_sessions import BrowserSessions
     from worker.web.live.updates import LiveUpdates
 
+SESSION_KEY_MIN: Final = 32
 UPDATES_AGAIN_S: Final = 5.0
 BEHIND_MAX_S: Final = 300.0  # of the console's lists, while somebody looks
 
@@ -100,6 +103,9 @@ async def open_web(
         ) from error
 
     rules = access_rules(settings, await _tokens(settings, clock), await _identify(stack, settings, clock))
+    sessions = _sessions(settings, rules, clock)
+    if sessions is not None:
+        rules = replace(rules, session=sessions.caller)
     address = rules.address
     context = ApiContext(
         tables=tables,
@@ -112,7 +118,7 @@ async def open_web(
     console = Console(
         context=context,
         links=Links.below(settings.web.public_url),
-        can_sign_in=bool(rules.tokens),
+        sessions=sessions,
         is_read_only=rules.is_read_only,
         installation=installation_name(settings),
     )
@@ -139,6 +145,16 @@ async def open_web(
     _keep_live(stack, context.live, clock, is_alone=is_alone)
     _log.info("web.served", host=served.host, port=served.port, auth=rules.mode.value)
     return served
+
+
+def _sessions(settings: Settings, rules: AccessRules, clock: Clock) -> "BrowserSessions | None":
+    """Return who signs browsers in; None without tokens. Raises `ConfigError`."""
+    from worker.web.identity.browser_sessions import BrowserSessions  # noqa: PLC0415
+
+    key = settings.web.session_key
+    if key and len(key) < SESSION_KEY_MIN:
+        raise ConfigError(f"{WEB_SESSION_KEY} has fewer than {SESSION_KEY_MIN} characters; make a random one")
+    return BrowserSessions(rules.tokens, clock, key.encode() or token_bytes(32)) if rules.tokens else None
 
 
 def installation_name(settings: Settings) -> str:

@@ -51,6 +51,7 @@ WEB_TOKENS: Final = "INTERLOCK_WEB_TOKENS"
 WEB_READONLY: Final = "INTERLOCK_WEB_READONLY"
 WEB_READS: Final = "INTERLOCK_WEB_READS"
 NAME: Final = "INTERLOCK_NAME"
+WEB_SESSION_KEY: Final = "INTERLOCK_WEB_SESSION_KEY"
 WEB_OPERATORS: Final = "INTERLOCK_WEB_OPERATORS"
 WEB_ALB: Final = "INTERLOCK_WEB_ALB"
 WEB_ALB_CLIENT: Final = "INTERLOCK_WEB_ALB_CLIENT"
@@ -416,6 +417,15 @@ class WebSettings:
         used_by="every worker; `interlock web`",
         see="how-to/http-api.md",
         is_secret=True,
+    )
+    session_key: str = setting(
+        WEB_SESSION_KEY,
+        values.plain_text,
+        "Secret that signs the cookies of browsers, the same for all processes of one address; unset: one for each.",
+        used_by="every worker; `interlock web`",
+        see="how-to/web-access.md",
+        is_secret=True,
+        needs=WEB_TOKENS,
     )
     operators: str = setting(
         WEB_OPERATORS,

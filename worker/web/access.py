@@ -25,6 +25,7 @@ TOKENS: Final = "INTERLOCK_WEB_TOKENS"
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"same-origin", "none"})
 CREDENTIAL_MAX: Final = 1_024
+SIGN_IN, SIGN_OUT, STATIC = "/signin", "/signout", "/static/"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
@@ -53,6 +54,8 @@ class Caller:
 
 
 ANYONE: Final = Caller("local", AccessRole.VIEWER)
+# Somebody who is about to sign in: the form is all that they get.
+NOBODY: Final = Caller("", AccessRole.VIEWER)
 # A job that reports its end has no token of ours: the address that it was given is its permission.
 JOB: Final = Caller("job", AccessRole.VIEWER)
 CALLBACKS: Final = "/api/v1/jobs/"
@@ -96,7 +99,7 @@ def _token(number: int, text: str) -> AccessToken:
 class AccessRules:
     """AccessRules decide about requests. `public_url` is "" if the server has no public name.
 
-    `identify` is who knows the caller in the modes `alb` and `proxy`.
+    `identify` is who knows the caller in the modes `alb` and `proxy`, `session` who knows the browsers that signed in.
     """
 
     address: Address
@@ -105,6 +108,7 @@ class AccessRules:
     public_url: str = ""
     is_read_only: bool = False
     identify: Identify | None = None
+    session: Callable[[Scope], Caller | None] | None = None
 
     def __post_init__(self) -> None:
         if self.mode is AccessMode.LOCAL and not self.address.is_loopback:
@@ -123,6 +127,10 @@ class AccessRules:
         if str(scope["path"]).startswith(CALLBACKS):
             self._check_writable()
             return JOB
+        if self.session is not None and scope["path"] in {SIGN_IN, SIGN_OUT}:
+            return await self._about_to_sign_in(scope)
+        if self.session is not None and scope["method"] in READS and str(scope["path"]).startswith(STATIC):
+            return NOBODY  # the form's style and scripts, which are in every copy of Interlock
         caller = await self._caller(scope)
         if caller.role is AccessRole.PRODUCER and not _is_for_producers(scope):
             raise WebProblem(
@@ -134,6 +142,15 @@ class AccessRules:
             if caller.role is AccessRole.VIEWER:
                 raise WebProblem(ProblemType.FORBIDDEN, "changes need the role operator")
         return caller
+
+    async def _about_to_sign_in(self, scope: Scope) -> Caller:
+        """Admit anyone to the form, from our own pages only: another site must not sign a browser in or out."""
+        if scope["method"] not in READS:
+            self._check_site(scope)
+        try:
+            return await self._caller(scope)
+        except WebProblem:
+            return NOBODY
 
     def _check_writable(self) -> None:
         if self.is_read_only:
@@ -158,6 +175,8 @@ class AccessRules:
     async def _caller(self, scope: Scope) -> Caller:
         if any(key == b"authorization" for key, _ in scope["headers"]):
             return self._named(header(scope, b"authorization") or "")
+        if self.session is not None and (caller := self.session(scope)) is not None:
+            return caller
         if self.mode is AccessMode.LOCAL:
             return ANYONE
         if self.identify is not None:
@@ -173,12 +192,10 @@ class AccessRules:
             raise unauthenticated("the scheme is not known; use `Authorization: Bearer TOKEN`")
         if not 0 < len(credential) <= CREDENTIAL_MAX:
             raise unauthenticated("the token is not valid")
-        found = hashlib.sha256(credential.encode()).hexdigest()
-        # Every token is compared, so that the time says nothing about which one was close.
-        matching = [token for token in self.tokens if hmac.compare_digest(token.sha256, found)]
-        if not matching:
+        token = matching_token(self.tokens, credential)
+        if token is None:
             raise unauthenticated("the token is not valid")
-        return matching[0].caller
+        return token.caller
 
     # --- from where ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +219,14 @@ class AccessRules:
             parts = urlsplit(self.public_url)
             return {f"{parts.scheme}://{parts.netloc}".lower()}
         return {f"http://{header(scope, b'host')}".lower()}
+
+
+def matching_token(tokens: Sequence[AccessToken], text: str) -> AccessToken | None:
+    """Return the token with this text; None if there is none."""
+    found = hashlib.sha256(text.encode()).hexdigest()
+    # Every token is compared, so that the time says nothing about which one was close.
+    matching = [token for token in tokens if hmac.compare_digest(token.sha256, found)]
+    return matching[0] if matching else None
 
 
 def _is_for_producers(scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from worker.web.console.pages.application import make_console, with_console
 from worker.web.console.problem_pages import ProblemPages
 from worker.web.guard import Guard
 from worker.web.health import HealthPages
+from worker.web.identity.browser_sessions import BrowserSessions
 from worker.web.live.updates import LiveUpdates
 
 MORNING = datetime(2027, 3, 23, 6, 10, tzinfo=UTC)  # 07:10 in Berlin
@@ -340,10 +341,13 @@ async def a_console_world(
     await tables.start()
     try:
         context = ApiContext(tables=tables, clock=clock, job_folder=job_folder)
+        sessions = BrowserSessions(rules.tokens, clock, b"the key of the tests") if rules.tokens else None
+        if sessions is not None:
+            rules = replace(rules, session=sessions.caller)
         console = Console(
             context=context,
             links=Links(base),
-            can_sign_in=bool(rules.tokens),
+            sessions=sessions,
             is_read_only=rules.is_read_only,
             installation=installation,
         )

@@ -63,3 +63,13 @@ def test_an_installation_has_a_name(store: str, given: str, name: str) -> None:
     settings = read_settings({"INTERLOCK_STORE": store, "INTERLOCK_NAME": given})
 
     assert installation_name(settings) == name
+
+
+async def test_a_session_key_that_could_be_guessed_is_refused() -> None:
+    clock, tokens = ManualClock(), f"ann:operator:{'0' * 64}"
+    settings = read_settings({WEB: "127.0.0.1:0", "INTERLOCK_WEB_TOKENS": tokens, "INTERLOCK_WEB_SESSION_KEY": "short"})
+    async with AsyncExitStack() as stack:
+        tables = SqliteTables.in_memory(clock)
+        with pytest.raises(ConfigError, match="fewer than 32 characters") as caught:
+            await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
+    assert "short" not in str(caught.value)

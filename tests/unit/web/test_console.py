@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.builders.cli_runs import key_of, version_hash
 from tests.support.worlds.console import MORNING, YESTERDAY, ConsoleWorld, a_console_world, fill_store
-from tests.support.worlds.web import OPERATOR, VIEWER
-from tests.support.worlds.web import rules as access_rules
+from tests.support.worlds.web import OPERATOR
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Outcome, Run, State
@@ -25,7 +24,6 @@ from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs, run_key
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Equals, Put, TableName
-from worker.web.access import AccessMode
 from worker.web.console import console as console_module
 from worker.web.console.links import Links, is_own_path, is_web_address
 from worker.web.console.run_page import without_doubles
@@ -543,22 +541,6 @@ async def test_links_are_below_the_path_of_the_public_address() -> None:
     links = re.findall(r'(?:href|action)="([^"#]+)', response.text)
     assert links
     assert all(link.startswith("/interlock/") for link in links), links
-
-
-async def test_a_browser_is_asked_for_a_token_and_returns_to_its_page() -> None:
-    async with a_console_world(access=access_rules(mode=AccessMode.TOKEN)) as world:
-        refused = await world.get(WAITING)
-        assert refused.status_code == 401
-        assert refused.headers["www-authenticate"].startswith("Basic ")
-        assert "commerce-data" not in refused.text
-
-    async with a_console_world() as world:
-        assert (await world.get("/signin?to=/pipelines")).status_code == 401
-        assert (await world.get("/signin?to=/pipelines", VIEWER)).headers["location"] == "/pipelines"
-        for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil.example"):
-            async with world.browser(VIEWER) as client:
-                response = await client.get("/signin", params={"to": elsewhere})
-            assert response.headers["location"] == "/"
 
 
 def test_only_own_paths_and_web_addresses_become_links() -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.core.model.run_names import UNNAMED
-from worker.web.access import AccessRole, Caller
+from worker.web.access import ANYONE, NOBODY, AccessRole, Caller
 from worker.web.api.context import ApiContext, RequestAuthor
 from worker.web.console.banners import banners
 from worker.web.console.links import Links
@@ -22,6 +22,7 @@ from worker.web.console.row_texts import RowTexts
 from worker.web.console.static_files import StaticFiles
 from worker.web.console.wording import THEMES, clock_text, moment_text, plain, prose, status_badge, theme_of
 from worker.web.guard import CALLER, REQUEST_ID
+from worker.web.identity.browser_sessions import COOKIE, BrowserSessions
 from worker.web.live.pipeline_list import PipelineLists
 from worker.web.live.sections import AttentionFinder
 from worker.web.live.sentences import WaitSentences
@@ -60,14 +61,14 @@ class LivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Renders pages. `can_sign_in`: there are tokens. `is_read_only`: nobody may change anything.
+    """Renders pages. `is_read_only`: nobody may change anything.
 
-    `installation` names what people look at, in the header and the titles.
+    `sessions`: browsers can sign in with tokens. `installation` names what people look at, in the header and the titles.
     """
 
     context: ApiContext
     links: Links = field(default_factory=Links)
-    can_sign_in: bool = False
+    sessions: BrowserSessions | None = None
     is_read_only: bool = False
     installation: str = ""
     static: StaticFiles = field(default_factory=StaticFiles)
@@ -105,6 +106,7 @@ class Console:
         done = request.query_params.get("done", "")
         self.context.live.touch()
         common = {"caller": caller, "path": path, "done": done, "may_act": self.may_act(request)}
+        common["has_session"] = COOKIE in request.cookies and caller.name not in {NOBODY.name, ANYONE.name}
         rendered = self._generate(template, theme=theme_of(request.cookies), **common, **values)
         accepts = request.headers.get("accept-encoding", "")
         return await page_response(rendered, status, accepts, Slices(self.context.clock))
@@ -148,7 +150,8 @@ class Console:
             "now": now,
             "zone": zone,
             "clock": partial(clock_text, now=now, zone=zone),
-            "can_sign_in": self.can_sign_in and (caller is None or caller.role is not AccessRole.OPERATOR),
+            "can_sign_in": self.sessions is not None and (caller is None or caller.role is not AccessRole.OPERATOR),
+            "has_session": False,
             "refresh_s": None,
             "may_act": False,
             "THEMES": THEMES,

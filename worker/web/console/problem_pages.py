@@ -4,7 +4,8 @@ from http import HTTPStatus
 
 from starlette.requests import cookie_parser
 
-from worker.web.access import Caller
+from worker.operations.page_links import page_path
+from worker.web.access import SIGN_IN, Caller
 from worker.web.asgi import Scope, header
 from worker.web.console.console import Console
 from worker.web.console.wording import theme_of
@@ -12,8 +13,6 @@ from worker.web.guard import CALLER
 from worker.web.problems import ProblemType, WebProblem
 
 API: str = "/api/"
-# A browser asks for the token as a password: its name may be anything.
-CHALLENGE = 'Basic realm="interlock", charset="UTF-8"'
 
 
 class ProblemPages:
@@ -27,13 +26,18 @@ class ProblemPages:
         path = str(scope["path"])
         if path.startswith(API) or "text/html" not in (header(scope, b"accept") or ""):
             return None
-        if problem.kind is ProblemType.UNAUTHENTICATED:
-            problem.headers = {**problem.headers, "WWW-Authenticate": CHALLENGE}
         status = problem.kind.value.status
+        theme = theme_of(cookie_parser(header(scope, b"cookie") or ""))
+        if problem.kind is ProblemType.UNAUTHENTICATED and self._console.sessions is not None:
+            # The address stays that of the page, so that the link works after the form.
+            told = problem.detail if header(scope, b"authorization") else ""
+            return self._console.render(
+                "sign_in.html", theme=theme, caller=None, path=SIGN_IN, to=_target(scope), problem=told
+            )
         caller: Caller | None = scope.get("state", {}).get(CALLER)
         return self._console.render(
             "problem.html",
-            theme=theme_of(cookie_parser(header(scope, b"cookie") or "")),
+            theme=theme,
             caller=caller,
             path=path,
             status=status,
@@ -42,3 +46,11 @@ class ProblemPages:
             detail=problem.detail,
             request_id=request_id,
         )
+
+
+def _target(scope: Scope) -> str:
+    """Return where to go on after the sign-in: the page that was asked for."""
+    if scope["method"] != "GET":
+        return "/"
+    query = scope.get("query_string", b"").decode("latin-1")
+    return page_path(*str(scope["path"]).strip("/").split("/")) + (f"?{query}" if query else "")

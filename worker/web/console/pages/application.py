@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from worker.web.access import SIGN_IN, SIGN_OUT
 from worker.web.asgi import Receive, Scope, Send, WebApp
 from worker.web.console.action_pages import pipeline_action_page, run_action_page
 from worker.web.console.alerts_page import alerts_page
@@ -21,7 +22,7 @@ from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
 from worker.web.console.problem_pages import API
 from worker.web.console.run_page import run_page
-from worker.web.console.sign_in import sign_in
+from worker.web.console.sign_in import sign_in, sign_out
 from worker.web.console.theme_page import choose_theme
 from worker.web.console.timeline_page import timeline_fragment, timeline_page
 from worker.web.console.workers_page import workers_page
@@ -40,7 +41,6 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/workers": workers_page,
     "/alerts": alerts_page,
     "/lineage/{pipeline}": lineage_page,
-    "/signin": sign_in,
     "/theme": choose_theme,
     "/runs/{pipeline}/{schedule}/{period}": run_page,
     "/runs/{pipeline}/{schedule}/{period}/log": job_log_page,
@@ -56,6 +56,7 @@ FRAGMENTS: Final[dict[str, ConsolePage]] = {
 }
 
 FORMS: Final[dict[str, ConsolePage]] = {
+    SIGN_IN: sign_in,
     "/pipelines/{pipeline}/{action}": pipeline_action_page,
     "/runs/{pipeline}/{schedule}/{period}/{action}": run_action_page,
 }
@@ -66,8 +67,9 @@ def make_console(console: Console) -> WebApp:
     routes = [Route(path, partial(page, console)) for path, page in PAGES.items()]
     forms = [Route(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
     fragments = [Route(path, partial(page, console)) for path, page in FRAGMENTS.items()]
+    leave = Route(SIGN_OUT, partial(sign_out, console), methods=["POST"])
     static = Route("/static/{version}/{name}", console.static.serve)
-    return Router([*routes, *fragments, *forms, static], redirect_slashes=False, default=_nothing)
+    return Router([*routes, *fragments, *forms, leave, static], redirect_slashes=False, default=_nothing)
 
 
 def with_console(api: WebApp, console: WebApp) -> WebApp:
