@@ -63,7 +63,7 @@ class LivePart:
 class Console:
     """Renders pages. `is_read_only`: nobody may change anything.
 
-    `sessions`: browsers can sign in with tokens. `installation` names what people look at, in the header and the titles.
+    `sessions`: browsers can sign in with tokens. `installation` names what people look at, in header and titles.
     """
 
     context: ApiContext
