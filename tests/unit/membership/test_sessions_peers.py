@@ -112,7 +112,7 @@ async def test_a_session_that_beats_again_before_it_is_ended_lives_on() -> None:
 
 
 @on_virtual_time
-async def test_who_leaves_or_dies_is_counted_as_a_departure_once() -> None:
+async def test_a_session_is_counted_as_a_departure_when_it_begins_to_leave_and_when_it_has_ended() -> None:
     view = Viewpoint()
     third = SessionId("third")
     await view.register(ME, OTHER, third)
@@ -125,9 +125,16 @@ async def test_who_leaves_or_dies_is_counted_as_a_departure_once() -> None:
     assert not view.peers.is_live(OTHER)
     assert not view.peers.is_over(OTHER)
 
-    await view.sessions.leave(third)
+    await view.sessions.leave(OTHER)  # until now it may have committed rows that nobody holds
+    await view.peers.look()
     await view.peers.look()
     assert view.peers.departures == 2
+    assert view.peers.is_over(OTHER)
+
+    await view.sessions.leave(third)  # nobody saw it begin
+    await view.peers.look()
+    await view.peers.look()
+    assert view.peers.departures == 3
     assert view.peers.is_over(third)
 
 
