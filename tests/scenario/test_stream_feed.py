@@ -176,6 +176,38 @@ async def test_a_change_that_can_be_read_only_after_its_event_is_noticed_all_the
 
 
 @on_virtual_time
+async def test_a_commit_that_takes_long_to_be_readable_belongs_to_its_event() -> None:
+    async with watched() as (clock, feed, events, woken):
+        for number in range(1, 6):
+            events.write()
+            await clock.sleep(0.3)
+            feed.position = number
+            await clock.sleep(0.5)
+            assert woken[-1] == number
+            await clock.sleep(60)
+        feed.looks = 0
+        await clock.sleep(60)
+
+        assert feed.looks <= 61
+
+
+@on_virtual_time
+async def test_changes_without_an_event_do_not_add_up_over_the_life_of_a_process() -> None:
+    async with watched() as (clock, feed, events, _):
+        for number in range(1, 21):
+            feed.position += 1
+            await clock.sleep(10)
+            if number % 2:
+                events.write()
+                feed.position += 1
+                await clock.sleep(10)
+        feed.looks = 0
+        await clock.sleep(60)
+
+        assert feed.looks <= 61
+
+
+@on_virtual_time
 async def test_a_quiet_file_is_hardly_looked_at_and_a_busy_one_at_a_bounded_pace() -> None:
     async with watched() as (clock, feed, events, _):
         feed.looks = 0

@@ -15,10 +15,10 @@ from worker.store.table import Change, ChangeFeed, TableName, Trimmed
 READ_MAX: Final = 200
 LOOK_EVERY_S: Final = 0.02
 # After the look that follows an event: a commit can be read once it is on the disk, which may be slow.
-STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04, 0.2)
+STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04, 0.2, 0.5, 1.0)
 LOOK_GAP_S: Final = 0.008  # between looks while events keep coming
 LOOK_ANYWAY_EVERY_S: Final = 1.0  # even if no write was announced
-UNANNOUNCED_MAX: Final = 3  # changes without an event, after which events are not relied on any more
+UNANNOUNCED_MAX: Final = 3  # changes in a row without an event, after which events are not relied on any more
 _DIGITS: Final = 20
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -143,10 +143,14 @@ class FeedWatcher:
                 position = seen
             if position != seen:
                 seen = self._mark.position = position
-                self._unannounced += not was_announced
+                self._count(was_announced=was_announced)
                 for wake in self._wakes:
                     wake()
             was_announced = await self._pause(look_every_s)
+
+    def _count(self, *, was_announced: bool) -> None:
+        if self._unannounced < UNANNOUNCED_MAX:  # afterwards nobody listens for events
+            self._unannounced = 0 if was_announced else self._unannounced + 1
 
     async def _pause(self, look_every_s: float) -> bool:
         """Wait until it is worth to look again; return whether a write was announced, or none can be."""
