@@ -1,6 +1,11 @@
 """The HTTP API of real processes: inside a worker, and beside one."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from datetime import datetime, timedelta
@@ -103,3 +108,38 @@ def status_of(served: dict[str, Any], run: str) -> str:
         return read(served, run)["status"]
     except urllib.error.HTTPError:
         return ""
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "a pipe that nobody reads"])
+def test_the_console_is_served_although_its_log_cannot_be_written(place: Path, target: str) -> None:
+    port = a_free_port()
+    if target == "/dev/full":
+        stream = os.open(target, os.O_WRONLY)
+    else:
+        reader, stream = os.pipe()
+        os.close(reader)
+    command = [sys.executable, "-c", "from worker.cli.main import main; main()", "web", "--listen", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, cwd=place, env=liveworker.environment(), stdout=stream, stderr=stream)
+    os.close(stream)
+    try:
+        served = {"host": "127.0.0.1", "port": port}
+        liveworker.until(lambda: process.poll() is not None or answers(served))
+        assert process.poll() is None
+        assert read(served, "/healthz") == {"ok": True, "why": []}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(liveworker.PATIENCE_S) == 0
+    finally:
+        process.kill()
+
+
+def a_free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def answers(served: dict[str, Any]) -> bool:
+    try:
+        return bool(read(served, "/livez"))
+    except (OSError, urllib.error.URLError):
+        return False

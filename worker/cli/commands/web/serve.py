@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.run_streams import run_streams
 from worker.cli.terminal.store_access import EXIT_CODES, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.settings import Settings, read_settings
@@ -20,9 +21,14 @@ from worker.web.addresses import DEFAULT_LISTEN
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-async def run_web(screen: Screen, access: StoreAccess, listen: str | None) -> int:
-    """Serve until a stop signal."""
-    configure_logs(sys.stderr, access.clock)
+async def run_web(_: Screen, access: StoreAccess, listen: str | None) -> int:
+    """Serve until a stop signal, also while the streams of this process are full or nobody reads them."""
+    with run_streams(sys.stdout, sys.stderr) as streams:
+        configure_logs(streams.log, access.clock)
+        return await _serve(streams.screen, access, listen)
+
+
+async def _serve(screen: Screen, access: StoreAccess, listen: str | None) -> int:
     # The wiring loads the AWS libraries and the web framework: that takes longer than most commands take in total.
     from worker.app.web import NoWorker, open_web  # noqa: PLC0415
     from worker.telemetry.meters import Meters  # noqa: PLC0415
