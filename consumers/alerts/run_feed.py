@@ -27,7 +27,7 @@ from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
 from worker.core.model.events import Event, EventType
 from worker.core.model.ids import PipelineId
-from worker.core.run.effects import EvaluateNow
+from worker.core.run.effects import EvaluateNow, NoteStart, StartJob
 from worker.core.run.facts import JobRefused, RulesNotHeld
 from worker.core.run.state import State
 from worker.runtime.clock import Clock
@@ -45,7 +45,8 @@ HasSchedules: TypeAlias = Callable[[str], Awaitable[bool]]
 
 _WAITING: Final = "waiting: "
 _AGE: Final = re.compile(r" \([^()]* (?:ago|ahead)\)")
-_ROUTINE: Final = frozenset({EvaluateNow.__name__})
+# That a rejected start is sent again is no news either: the reason that was said still holds.
+_ROUTINE: Final = frozenset({EvaluateNow.__name__, NoteStart.__name__, StartJob.__name__})
 
 Value = TypeVar("Value")
 

@@ -66,6 +66,10 @@ class Terminal:
         facts: dict[str, object] = {"run": RUN, "fact": "JobRefused", "state": state, "reason": reason}
         self.log("fact.handled", {**facts, "effects": ["NoteStart", "LogJob"]})
 
+    def resends(self) -> None:
+        facts: dict[str, object] = {"run": RUN, "fact": "TimerFired", "state": "TRIGGERING", "reason": ""}
+        self.log("fact.handled", {**facts, "effects": ["NoteStart", "StartJob"]})
+
     def moves(self, *effects: str, run: str = RUN) -> None:
         self.log("fact.handled", {"run": run, "fact": "RulesHeld", "effects": list(effects)})
 
@@ -96,6 +100,7 @@ async def test_a_start_that_the_target_rejects_is_said_once_for_each_reason() ->
     for reason in ("no such program", "no such program", "the disk is full"):
         terminal.rejects(reason)
         await terminal.feed.write_waiting()
+        terminal.resends()
 
     assert terminal.lines == [
         f"{NAME}  start rejected: no such program; retrying",
