@@ -26,6 +26,7 @@ from tests.support.worlds.observer import ORDERS, Onlooker, session_of, wait_unt
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.store_setting import GROUP
+from worker.core.model import keys
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.run.state import start_token
 from worker.net.aws_client import ClientSettings
@@ -47,6 +48,37 @@ class Receipts:
     def observe(self, operation: str, _asked: bytes, answered: bytes) -> None:
         if operation == "ReceiveMessage" and answered:
             self.count.update(message["MessageId"] for message in json.loads(answered).get("Messages", ()))
+
+
+@dataclass(slots=True)
+class Departures:
+    """Which leases were released and which sessions ended, in the order of their writes; told by the wire."""
+
+    released: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # session, sort key of the lease
+    ended: dict[str, int] = field(default_factory=dict[str, int])  # how many leases had been released by then
+
+    def observe(self, operation: str, asked: bytes, answered: bytes) -> None:
+        is_about_group = any(f'"{begin}'.encode() in asked for begin in (keys.LEASE, keys.SESSION))
+        if not is_about_group or b"__type" in answered:  # a refused write
+            return
+        request = json.loads(asked)
+        self._note(operation.removesuffix("Item"), request)
+        for each in request.get("TransactItems", ()):
+            for action, write in each.items():
+                self._note(action, write)
+
+    def _note(self, action: str, write: dict[str, Any]) -> None:
+        sort_key = write.get("Key", {}).get("SK", {}).get("S", "")
+        if action == "Delete" and sort_key.startswith(keys.SESSION):
+            self.ended.setdefault(sort_key.removeprefix(keys.SESSION), len(self.released))
+        if action == "Update" and sort_key.startswith(keys.LEASE):
+            is_release = "REMOVE" in write["UpdateExpression"] and "owner" in write["ExpressionAttributeNames"].values()
+            values = [each["S"] for each in write["ExpressionAttributeValues"].values() if "S" in each]
+            self.released += [(value, sort_key) for value in values if is_release]
+
+    def released_before_its_end(self, session: str) -> set[str]:
+        """The sort keys of the leases that a session released before it ended."""
+        return {lease for owner, lease in self.released[: self.ended[session]] if owner == session}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
