@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from tests.contract.storevalues import NOW, SECOND, a_name, a_pipeline
 from worker.core.model import keys
 from worker.core.model.events import Event
@@ -82,6 +84,16 @@ async def test_events_of_one_decision_are_listed_in_its_order(tables: Tables) ->
 
     assert [event.type for event in await reader.news(NOW)] == order
     assert [told.event.type for told in await Events(tables).latest(pipeline)] == order[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_the_latest_events_of_one_decision_are_the_last_of_it(tables: Tables, limit: int) -> None:
+    pipeline, order = a_pipeline(), ["VALIDATION_PASSED", "SLA_WARNING", "JOB_TRIGGERED"]
+    await tables.commit(
+        *(events.event_write(an_event(each, pipeline=pipeline, type=each, order=n)) for n, each in enumerate(order))
+    )
+
+    assert [told.event.type for told in await Events(tables).latest(pipeline, limit)] == order[::-1][:limit]
 
 
 async def test_a_damaged_event_hides_no_other(tables: Tables) -> None:

@@ -156,6 +156,26 @@ async def test_an_update_cannot_grow_a_row_beyond_the_limit(tables: Tables, pk: 
     assert "second" not in row
 
 
+@pytest.mark.parametrize("value", ["x" * (ROW_BYTES_MAX + 1), float("nan"), frozenset({1, "a"}), object()])
+async def test_an_update_is_refused_for_a_value_that_it_would_not_even_store(
+    tables: Tables, pk: str, value: object
+) -> None:
+    await tables.commit(Put(CONTROL, a_row(pk, first="there")))
+
+    with pytest.raises(Rejected):
+        await tables.commit(
+            Update(table=CONTROL, key=Key(pk, "ROW"), set={"n": 1}, set_if_absent={"first": cast("Value", value)})
+        )
+
+    assert await stored(tables, pk) == a_row(pk, first="there")
+
+
+@pytest.mark.parametrize("view", [{"a": 1}.keys(), {"a": 1}.values(), {"a": 1}.items()])
+async def test_a_view_of_a_dict_is_no_set(tables: Tables, pk: str, view: object) -> None:
+    with pytest.raises(Rejected):
+        await tables.commit(Put(CONTROL, a_row(pk, value=cast("Value", view))))
+
+
 async def test_the_largest_commit_fits_and_one_write_more_is_refused(tables: Tables, pk: str) -> None:
     await tables.commit(*(Put(TableName.JOBLOG, a_row(pk, f"{n:03}")) for n in range(WRITES_MAX)))
 

@@ -74,15 +74,16 @@ class StoreAvailability:
                 failing = replace(failing if is_newer else before, since=before.since)
             self._failing[access] = failing
             now = self._clock.monotonic()
+            _, shown = self._most_telling()
             if self._down_since is None:
                 if now - failing.since < OUTAGE_AFTER_S:
                     return
                 self._down_since = failing.since
-            elif now - self._notified_at < REMINDED_EVERY_S and (self._is_explained or not failing.is_reason_known):
+            elif now - self._notified_at < REMINDED_EVERY_S and (self._is_explained or not shown.is_reason_known):
                 return
-            self._is_explained = failing.is_reason_known
+            self._is_explained = shown.is_reason_known
             self._notified_at, for_s = now, now - self._down_since
-        self._notify(StoreDown(failing.reason, for_s))
+        self._notify(StoreDown(shown.reason, for_s))
 
     def answered(self, access: AccessKind) -> None:
         if not self._failing:  # the usual case needs no lock
@@ -100,6 +101,10 @@ class StoreAvailability:
         with self._lock:
             if self._down_since is None:
                 return None
-            access, failing = min(self._failing.items(), key=lambda item: item[1].since)
+            access, failing = self._most_telling()
             lasted_s = self._clock.monotonic() - failing.since
             return f"the store cannot be {access} for {lasted_s:.0f} s: {failing.reason}"
+
+    def _most_telling(self) -> tuple[AccessKind, _Failing]:
+        """Return the access that fails for a known reason, or else the one that fails longest."""
+        return min(self._failing.items(), key=lambda item: (not item[1].is_reason_known, item[1].since))

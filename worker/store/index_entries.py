@@ -36,7 +36,7 @@ def entries(table: TableName, row: Row) -> frozenset[IndexEntry]:
     """
     named = [index for index in _INDEXES_OF[table] if index.partition in row or index.sort in row]
     if not named:
-        return _NO_ENTRIES  # most rows
+        return _NO_ENTRIES
     return frozenset(entry for index in named if (entry := _entry(index, row)) is not None)
 
 

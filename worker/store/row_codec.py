@@ -21,6 +21,7 @@ NUMBER, BYTES, MAP = "$n", "$b", "$m"
 TEXT_SET, NUMBER_SET, BYTES_SET = "$ss", "$ns", "$bs"
 TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, so the parsed JSON is the row
 JSON_INT_MAX: Final = 2**63
+SETS: Final = (frozenset, set)  # a view of a dict is a `Set` too, and no other backend takes it for one
 # What bytes of another program raise: no JSON, a tag with other content, nesting without end.
 UNREADABLE: Final = (ValueError, ArithmeticError, TypeError, AttributeError, RecursionError)
 
@@ -84,7 +85,7 @@ def _tagged(value: Value) -> Encodable:
             return {BYTES: _base64(value)}
         case Mapping():
             return _tagged_map(value)
-        case Set():
+        case Set() if issubclass(kind, SETS):
             return _tagged_set(cast("Set[Value]", value))
         case list() | tuple():
             return [_tagged(member) for member in cast("Sequence[Value]", value)]

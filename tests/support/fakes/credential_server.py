@@ -83,6 +83,7 @@ def _serving(answer: Callable[[], tuple[int, bytes]]) -> Generator[str]:
             with suppress(ConnectionError):  # who asked waits no more
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("x-amzn-RequestId", "1")
                 self.end_headers()
                 self.wfile.write(body)
 

@@ -130,6 +130,20 @@ def test_a_call_without_an_answer_does_not_replace_a_known_reason() -> None:
     assert store.availability.outage() == "the store cannot be written for 4 s: database is locked"
 
 
+def test_a_reason_that_reads_gave_stays_when_a_heartbeat_gets_no_answer() -> None:
+    store = Outage()
+    store.passes(10)
+    store.fails(AccessKind.READ, reason="connection refused")
+    store.goes_unanswered(took_s=3)  # it began at the same time, and then earlier ones end later
+    store.availability.unanswered(AccessKind.WRITE, began_at=0.0, silence="no answer")
+
+    for _ in range(4):
+        store.goes_unanswered(took_s=99)
+
+    assert {notice.reason for notice in store.notices if isinstance(notice, StoreDown)} == {"connection refused"}
+    assert store.availability.outage() == "the store cannot be read for 399 s: connection refused"
+
+
 def test_a_reason_that_follows_calls_without_an_answer_is_reported_at_once_and_then_each_minute() -> None:
     store = Outage()
     store.goes_unanswered(took_s=2)

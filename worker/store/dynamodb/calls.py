@@ -15,6 +15,7 @@ from worker.store.dynamodb.errors import (
     ConditionFailed,
     NoCredentials,
     NotApplied,
+    SkewedClock,
     translate,
 )
 from worker.store.proven_access import ProvenAccess
@@ -26,15 +27,17 @@ SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slo
 
 @contextmanager
 def credentials_required() -> Generator[None]:
-    """Raise `ConfigError` if retries ran out for lack of credentials.
+    """Raise `ConfigError` if retries ran out for lack of credentials, or because of a wrong clock.
 
-    Before the first successful call, a person must fix the credentials.
+    Before the first successful call, a person must fix them.
     """
     try:
         yield
     except RetryLater as trouble:
         if not isinstance(trouble.__cause__, NoCredentials):
             raise
+        if isinstance(trouble.__cause__, SkewedClock):
+            raise ConfigError(f"AWS does not accept the time of this machine: {trouble.__cause__}") from trouble
         raise ConfigError(
             f"no usable AWS credentials: {trouble.__cause__.__cause__}; "
             "set AWS_PROFILE, the access keys, or the role of the task"

@@ -39,6 +39,9 @@ THROTTLED: Final = {
 # The other attempt may succeed or fail.
 UNDECIDED: Final = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable", "RequestTimeout"}
 NOT_ALLOWED: Final = {"AccessDeniedException"}
+# A request is signed with its time.
+SKEWED: Final = {"RequestTimeTooSkewed", "RequestInTheFuture", "RequestExpired"}
+SKEWED_SIGNATURE: Final = ("Signature expired", "Signature not yet current")
 # The request itself is wrong. For any other 4xx the cause is unknown; it may be a proxy in between.
 IMPOSSIBLE: Final = {
     "ValidationException",
@@ -59,6 +62,10 @@ class NoCredentials(NotApplied):
 
     At start-up a person must act; later the call is retried.
     """
+
+
+class SkewedClock(NoCredentials):
+    """SkewedClock: the credentials may be right, but requests are signed with a time that AWS does not accept."""
 
 
 class InDoubt(RetryLater):
@@ -121,6 +128,8 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
         return MissingTable(f"{what}; create the tables with `interlock store init`, or correct their names or region")
     if code == "ResourceInUseException":
         return TableBusy(f"{what}; wait until that is done")
+    if code in SKEWED or message.startswith(SKEWED_SIGNATURE):
+        return SkewedClock(f"{what}; set the clock of this machine, then it is accepted")
     if code in CREDENTIAL_CODES:
         return NoCredentials(f"{what}; it is tried again with new credentials")
     if code in NOT_ALLOWED:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from worker.core.model import keys
 from worker.core.model.events import Event, causal_order
@@ -13,6 +14,7 @@ from worker.store.table import (
     TTL,
     Absent,
     Between,
+    Prefix,
     Put,
     Row,
     StaleWrite,
@@ -25,6 +27,7 @@ from worker.store.tail import AFTER_ALL_TIMES, Tail, follow
 # Chat threads are in the same partition; every event's key begins with a digit.
 _ALL_TIMES = Between("0", AFTER_ALL_TIMES)
 _END_OF_TIME = 10**13 - 1
+ONE_INSTANT_MAX: Final = 200  # events of a pipeline in one millisecond that are put in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,15 @@ class Events:
         begin = _ALL_TIMES.low if since is None else keys.millis_text(since)
         span = Between(begin, AFTER_ALL_TIMES if until is None else f"{keys.millis_text(until)}{AFTER_ALL_TIMES}")
         rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=span, reverse=True, limit=limit)
-        return _latest_first(rows)
+        if len(rows) < limit or not rows:
+            return _latest_first(rows)
+        # Keys of one instant are sorted by type: which of its events came last shows only among all of them.
+        instant = Prefix(str(rows[-1]["SK"]).partition("#")[0] + "#")
+        same = await first_rows(
+            self._tables, TableName.EVENTS, partition, sk=instant, reverse=True, limit=ONE_INSTANT_MAX
+        )
+        together = {str(row["SK"]): row for row in (*rows, *same)}
+        return _latest_first(list(together.values()))[:limit]
 
     async def since(
         self, pipeline: str, tail: Tail, now: datetime, limit: int = 1000

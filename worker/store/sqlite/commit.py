@@ -131,6 +131,10 @@ def image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Im
 
 def _updated(write: Update, row: Row | None) -> Row:
     found = row or {"PK": write.key.pk, "SK": write.key.sk}
+    if unused := {name: value for name, value in write.set_if_absent.items() if name in found}:
+        # Other backends are sent these too, and refuse what cannot be stored although nobody stores it.
+        encode(unused)
+        check_size((write,))
     merged: dict[str, Value] = {**write.set_if_absent, **found, **write.set}
     return {name: value for name, value in merged.items() if name not in write.remove}
 

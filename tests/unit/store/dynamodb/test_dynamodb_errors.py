@@ -18,12 +18,14 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
+from worker.store.dynamodb.calls import credentials_required
 from worker.store.dynamodb.errors import (
     ConditionFailed,
     InDoubt,
     MissingTable,
     NoCredentials,
     NotApplied,
+    SkewedClock,
     TableBusy,
     translate,
 )
@@ -39,6 +41,24 @@ def answered(code: str, message: str = "made by the test", status: int = 400, **
         **more,
     }
     return translate(ClientError(response, "PutItem"), "PutItem")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("RequestTimeTooSkewed", "The difference is too large."),
+        ("InvalidSignatureException", "Signature expired: 20260303T110000Z is now earlier than 20260303T115500Z"),
+        ("InvalidSignatureException", "Signature not yet current: 20260303T130000Z is still later than"),
+    ],
+)
+def test_at_the_start_a_wrong_clock_is_not_called_wrong_credentials(code: str, message: str) -> None:
+    trouble = RetryLater("given up")
+    trouble.__cause__ = answered(code, message)
+
+    with pytest.raises(ConfigError, match="set the clock of this machine") as refused, credentials_required():
+        raise trouble
+
+    assert "credentials" not in str(refused.value)
 
 
 def cancelled(*reasons: dict[str, Any]) -> WorkerError:
@@ -58,8 +78,8 @@ def cancelled(*reasons: dict[str, Any]) -> WorkerError:
         ("UnrecognizedClientException", NoCredentials),
         ("ExpiredTokenException", NoCredentials),
         ("InvalidSignatureException", NoCredentials),
-        ("RequestTimeTooSkewed", NoCredentials),
-        ("RequestInTheFuture", NoCredentials),
+        ("RequestTimeTooSkewed", SkewedClock),
+        ("RequestInTheFuture", SkewedClock),
         ("ResourceNotFoundException", MissingTable),
         ("ResourceInUseException", TableBusy),
         ("ValidationException", Rejected),
