@@ -65,7 +65,7 @@ class NoCredentials(NotApplied):
 
 
 class SkewedClock(NoCredentials):
-    """SkewedClock: the credentials may be right, but requests are signed with a time that AWS does not accept."""
+    """SkewedClock: AWS does not accept the time that requests are signed with; credentials may be right."""
 
 
 class InDoubt(RetryLater):
