@@ -25,6 +25,9 @@ locals {
     system-errors      = { threshold = 5, minutes = 5 }
     failed-invocations = { threshold = 1, minutes = 5 }
     tasks-missing      = { threshold = 1, minutes = 10 }
+    web-unhealthy      = { threshold = 1, minutes = 5 }
+    web-errors         = { threshold = 10, minutes = 5 }
+    web-slow           = { threshold = 5, minutes = 15 }
   }
 
   # Each failed run is an alert already, so this one is for those who ask for it.
@@ -48,6 +51,13 @@ locals {
       if contains(keys(local.alarms_on), key) && (alarm.role == "" || contains(service.duties, alarm.role))
     }
   ]...)
+
+  # What people and programs notice of the console, as its load balancer counts it.
+  web_alarms = {
+    web-unhealthy = { metric = "UnHealthyHostCount", statistic = "Minimum", text = "A task of the console does not answer its health check, or says that its lists stand still" }
+    web-errors    = { metric = "HTTPCode_Target_5XX_Count", statistic = "Sum", text = "The console and the HTTP API answer with errors of the server" }
+    web-slow      = { metric = "TargetResponseTime", statistic = "p95", text = "The console and the HTTP API answer slowly" }
+  }
 
   # What workers call most. DynamoDB counts its own errors by operation, and each metric of an alarm is paid for.
   store_operations = ["GetItem", "Query", "PutItem", "TransactWriteItems"]
@@ -249,7 +259,7 @@ resource "aws_cloudwatch_metric_alarm" "failed_invocations" {
 
 # Container Insights counts both. The cluster made here has it; one of yours may not, and then this alarm stays silent.
 resource "aws_cloudwatch_metric_alarm" "tasks_missing" {
-  for_each = local.alarm_settings["tasks-missing"].enabled ? var.services : {}
+  for_each = local.alarm_settings["tasks-missing"].enabled ? toset(concat(keys(var.services), local.has_web ? ["web"] : [])) : []
 
   alarm_name          = "${var.name}-${each.key}-tasks-missing"
   alarm_description   = "Fewer tasks of the service ${each.key} run than are wanted. See deploy/runbook.md."
@@ -284,4 +294,45 @@ resource "aws_cloudwatch_metric_alarm" "tasks_missing" {
       }
     }
   }
+}
+
+# --- the console ------------------------------------------------------------------------------------------------------
+
+resource "aws_cloudwatch_metric_alarm" "web" {
+  for_each = { for key, alarm in local.web_alarms : key => alarm if local.has_web && contains(keys(local.alarms_on), key) }
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = "${each.value.text}. See deploy/runbook.md."
+  namespace           = "AWS/ApplicationELB"
+  metric_name         = each.value.metric
+  dimensions          = { LoadBalancer = local.web_load_balancer, TargetGroup = aws_lb_target_group.web[0].arn_suffix }
+  statistic           = each.value.statistic == "p95" ? null : each.value.statistic
+  extended_statistic  = each.value.statistic == "p95" ? "p95" : null
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings[each.key].threshold
+  period              = local.alarm_settings[each.key].seconds
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "web_loop" {
+  for_each = toset(local.has_web && local.alarm_settings["loop-lag"].enabled ? ["web-loop-lag"] : [])
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = "${local.metric_alarms["loop-lag"].text}. See deploy/runbook.md."
+  namespace           = "Interlock"
+  metric_name         = "LoopLagSeconds"
+  dimensions          = { Service = "${var.name}-web" }
+  statistic           = "Maximum"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = local.alarm_settings["loop-lag"].threshold
+  period              = local.alarm_settings["loop-lag"].seconds
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm_actions
+  ok_actions          = local.alarm_actions
+  tags                = var.tags
 }

@@ -61,6 +61,8 @@ output "alarms" {
     values(aws_cloudwatch_metric_alarm.system_errors)[*].alarm_name,
     values(aws_cloudwatch_metric_alarm.failed_invocations)[*].alarm_name,
     values(aws_cloudwatch_metric_alarm.tasks_missing)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.web)[*].alarm_name,
+    values(aws_cloudwatch_metric_alarm.web_loop)[*].alarm_name,
   ))
 }
 

@@ -261,6 +261,7 @@ variable "alarms" {
     condition = alltrue([for name in keys(var.alarms) : contains([
       "heartbeat", "consumer-lag", "relay-lag", "loop-lag", "sessions-lost", "dead-letters", "runs-failed", "data-loss", "alert-failure",
       "errors", "dlq", "waiting", "throttled", "system-errors", "failed-invocations", "tasks-missing",
+      "web-unhealthy", "web-errors", "web-slow",
     ], name)])
     error_message = "alarms has a name that no alarm has; see deploy/runbook.md for all of them."
   }

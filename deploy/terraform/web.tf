@@ -10,6 +10,8 @@ locals {
 
   # arn:...:listener/app/NAME/ID/LISTENER belongs to arn:...:loadbalancer/app/NAME/ID.
   web_load_balancer_arn = try(replace(join("/", slice(split("/", var.web.listener_arn), 0, 4)), ":listener/", ":loadbalancer/"), "")
+  # As CloudWatch calls it: app/NAME/ID.
+  web_load_balancer = try(join("/", slice(split("/", var.web.listener_arn), 1, 4)), "")
 
   # What it may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and hold
   # every call of the console and the API against it: keep it plain.
@@ -73,6 +75,8 @@ locals {
       INTERLOCK_WEB_TOKENS     = local.web_tokens_secret_arn == "" ? "" : "secretsmanager://${local.web_tokens_secret_arn}"
       INTERLOCK_WEB_READONLY   = var.web_readonly ? "1" : "0"
       INTERLOCK_PUBLIC_URL     = var.web.public_url
+      INTERLOCK_SERVICE        = "${var.name}-web"
+      INTERLOCK_METRICS        = "emf"
     },
   ) : {}
 }

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from tests.support.builders.values import a_run
 from tests.support.otlp import FakeCollector, attributes_of, decoded_spans
 from worker.app.finished_attempts import finished_attempts
-from worker.app.telemetry import Telemetry
+from worker.app.telemetry import Telemetry, report_metrics
 from worker.config.settings import (
     OTEL_DISABLED,
     OTEL_METRICS,
@@ -39,6 +39,7 @@ from worker.core.run.state import Outcome, Run, State
 from worker.runtime.clock import SystemClock
 from worker.telemetry.meters import Meters, Metric
 from worker.telemetry.otlp.opening import OpenedCollector, open_collector
+from worker.web.measures import OF_WEB
 
 NOW = SystemClock().now()
 DONE: Run = a_run(State.COMPLETED, outcome=Outcome.SUCCEEDED, started_at=NOW, created_at=NOW, since=NOW)
@@ -271,3 +272,23 @@ def _grpc_collector() -> Generator[tuple[str, list[tuple[list[dict[str, Any]], s
         yield f"http://127.0.0.1:{port}", received
     finally:
         server.stop(None).wait()
+
+
+async def test_a_process_that_only_serves_reports_its_own_metrics_and_no_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meters, collector = Meters(OF_WEB), FakeCollector()
+    meters.observe(Metric.WEB_REQUEST, 0.25, ("/", "GET", "2xx"))
+    async with collector.on_loopback() as address, AsyncExitStack() as stack:
+        monkeypatch.setenv(OTLP_ENDPOINT, address)  # the SDK reads it itself
+        settings = read_settings({OTLP_ENDPOINT: address}).telemetry
+        await report_metrics(stack, settings, meters, SystemClock(), lambda _: None)
+        await stack.aclose()
+
+    [report] = collector.reports
+    [scope] = report["resourceMetrics"][0]["scopeMetrics"]
+    sent = {each["name"]: each for each in scope["metrics"]}
+    assert {"interlock_web_request_seconds", "interlock_loop_lag_seconds"} <= set(sent)
+    assert "interlock_heartbeat_total" not in sent
+    [point] = sent["interlock_web_request_seconds"]["histogram"]["dataPoints"]
+    assert attributes_of(point) == {"route": "/", "method": "GET", "status": "2xx"}

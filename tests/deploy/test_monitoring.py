@@ -60,10 +60,10 @@ def test_only_labels_that_a_metric_has_are_told_apart() -> None:
     for expression in expressions():
         for name, matchers in re.findall(r"\b(interlock_\w+)\{([^}]*)\}", expression):
             used = set(re.findall(r'(\w+)[=!]~?"', matchers))
-            assert used <= labels[name.removesuffix("_bucket")] | of_scrapes, expression
+            assert used <= labels[name.removesuffix("_bucket").removesuffix("_count")] | of_scrapes, expression
         for grouped, name in re.findall(r"by \(([^)]*)\) \([^()]*(?:\w+\()?(interlock_\w+)", expression):
             used = set(re.split(r",\s*", grouped))
-            assert used <= labels[name.removesuffix("_bucket")] | of_scrapes, expression
+            assert used <= labels[name.removesuffix("_bucket").removesuffix("_count")] | of_scrapes, expression
 
 
 def test_a_test_lets_each_rule_fire() -> None:

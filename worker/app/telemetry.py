@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
@@ -41,12 +41,14 @@ from worker.store.availability import StoreAvailability
 from worker.store.table import TableName
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
-from worker.telemetry.reporting import MetricReporter, Report
+from worker.telemetry.reporting import LAST_REPORT_S, MetricReporter, Report
 from worker.telemetry.traces import RunTraces
 from worker.web.health import LOOP_LAG_MAX_S, HealthProblem
 
+if TYPE_CHECKING:
+    from worker.telemetry.otlp.opening import OpenedCollector
+
 POST_S: Final = 5.0
-LAST_REPORT_S: Final = 2.0  # when a worker stops; what the collector does not accept by then is lost
 COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
 ENDED_BADLY: Final = frozenset(
     {
@@ -237,27 +239,9 @@ class Telemetry:
                     await self._reporting.send_to_collector()
 
     def _open_collector(self, stack: AsyncExitStack) -> Report | None:
-        """Return how to send metrics, and begin traces. What cannot be used is logged, and the worker runs."""
-        wanted = self._settings.collector
-        if not (wanted.sends_traces or wanted.sends_metrics):
+        opened = open_reports(stack, self._settings, self.meters, self._clock)
+        if opened is None:
             return None
-        check_variables(wanted)
-        try:
-            from worker.telemetry.otlp.opening import open_collector  # noqa: PLC0415  its library may not be installed
-        except ImportError:
-            _log.error("telemetry.unavailable", reason="OpenTelemetry's SDK is not installed; install interlock[otel]")
-            return None
-        opened = open_collector(
-            self.meters,
-            self._clock.now(),
-            service=self._settings.service,
-            traces=(wanted.traces_protocol or wanted.protocol) if wanted.sends_traces else "",
-            metrics=(wanted.metrics_protocol or wanted.protocol) if wanted.sends_metrics else "",
-            is_delta=wanted.is_delta,
-            headers=(wanted.headers, wanted.traces_headers, wanted.metrics_headers),
-            endpoints=(wanted.endpoint, wanted.traces_endpoint, wanted.metrics_endpoint),
-        )
-        stack.callback(opened.close)
         if opened.send_spans is not None:
             self._traces = RunTraces(self._clock, opened.send_spans)
         return opened.report
@@ -361,6 +345,65 @@ class Telemetry:
 
     def _session_age(self) -> Mapping[str, float]:
         return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
+
+
+async def report_metrics(
+    stack: AsyncExitStack,
+    settings: TelemetrySettings,
+    meters: Meters,
+    clock: Clock,
+    write_line: Callable[[str], object],
+) -> None:
+    """Report the metrics of a process without a worker until `stack` closes, to where a worker would."""
+    embedded = EmbeddedMetrics(meters, settings.service, write_line) if settings.metrics == "emf" else None
+    opened = open_reports(stack, settings, meters, clock)
+    reporter = MetricReporter(
+        meters,
+        clock,
+        is_at_work=lambda: False,  # a heartbeat says that a worker is ready
+        embedded=embedded,
+        collector=None if opened is None else opened.report,
+    )
+    reporting = asyncio.create_task(reporter.run(), name="reporting")
+
+    async def end() -> None:
+        reporting.cancel()
+        await asyncio.wait((reporting,))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_S):
+                await reporter.send_to_collector()
+
+    stack.push_async_callback(end)
+
+
+def open_reports(
+    stack: AsyncExitStack, settings: TelemetrySettings, meters: Meters, clock: Clock
+) -> "OpenedCollector | None":
+    """Open what sends metrics and spans until `stack` closes.
+
+    What cannot be used is logged, and work goes on.
+    """
+    wanted = settings.collector
+    if not (wanted.sends_traces or wanted.sends_metrics):
+        return None
+    check_variables(wanted)
+    try:
+        from worker.telemetry.otlp.opening import open_collector  # noqa: PLC0415  its library may not be installed
+    except ImportError:
+        _log.error("telemetry.unavailable", reason="OpenTelemetry's SDK is not installed; install interlock[otel]")
+        return None
+    opened = open_collector(
+        meters,
+        clock.now(),
+        service=settings.service,
+        traces=(wanted.traces_protocol or wanted.protocol) if wanted.sends_traces else "",
+        metrics=(wanted.metrics_protocol or wanted.protocol) if wanted.sends_metrics else "",
+        is_delta=wanted.is_delta,
+        headers=(wanted.headers, wanted.traces_headers, wanted.metrics_headers),
+        endpoints=(wanted.endpoint, wanted.traces_endpoint, wanted.metrics_endpoint),
+    )
+    stack.callback(opened.close)
+    return opened
 
 
 def check_variables(wanted: CollectorSettings) -> None:

@@ -26,7 +26,7 @@ from worker.store.repos.callback_key import make_callback_key
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import ChangeFeed, TableName, Tables
 from worker.store.url import DynamoPlace, RedisPlace, SqlitePlace, locate
-from worker.telemetry.meters import Meters
+from worker.telemetry.meters import Meters, Metric
 from worker.web.access import AccessMode, AccessRules, Caller, Identify, parse_tokens, unauthenticated
 from worker.web.addresses import Address, parse_address
 from worker.web.asgi import Scope
@@ -94,6 +94,7 @@ async def open_web(
         from worker.web.console.pages.application import make_console, with_console  # noqa: PLC0415
         from worker.web.console.problem_pages import ProblemPages  # noqa: PLC0415
         from worker.web.guard import Guard  # noqa: PLC0415
+        from worker.web.measures import measured  # noqa: PLC0415
         from worker.web.server import WebServer  # noqa: PLC0415
     except ImportError as error:
         # An operator who sets the address relies on the console, so the worker does not run without it.
@@ -135,7 +136,9 @@ async def open_web(
         metrics_are_public=is_shared,
         problem_page=ProblemPages(console),
     )
-    server = WebServer(address, guard, setting=WEB)
+    meters.watch(Metric.WEB_STREAMS, lambda: {"": context.live.fanout.streams})
+    meters.watch(Metric.WEB_LIST_AGE, lambda: {"": context.live.behind_s})
+    server = WebServer(address, measured(guard, meters, clock), setting=WEB)
     served = await server.start()
     stack.push_async_callback(server.stop)
     if is_alone:

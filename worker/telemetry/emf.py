@@ -13,7 +13,7 @@ from worker.telemetry.meters import Meters, Metric, MetricKind
 NAMESPACE: Final = "Interlock"
 SERVICE: Final = "Service"
 
-Write: TypeAlias = Callable[[str], None]
+Write: TypeAlias = Callable[[str], object]
 
 
 class EmbeddedMetrics:

@@ -6,7 +6,7 @@ page and OTLP show labels, because each further dimension costs money in CloudWa
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, TypeAlias
@@ -74,8 +74,8 @@ def _seconds(text: str, label: str = "") -> Meaning:
     return Meaning(MetricKind.GAUGE, Unit.SECONDS, text, label)
 
 
-def _histogram(text: str, label: str = "") -> Meaning:
-    return Meaning(MetricKind.HISTOGRAM, Unit.SECONDS, text, label)
+def _histogram(text: str, label: str = "", *, names: tuple[str, ...] = ()) -> Meaning:
+    return Meaning(MetricKind.HISTOGRAM, Unit.SECONDS, text, label, names)
 
 
 def _number(text: str, label: str = "") -> Meaning:
@@ -120,6 +120,9 @@ class Metric(Enum):
     CHECK_OVERRUNS = "CheckOverruns"
     DEAD_LETTERS_HELD = "DeadLettersHeld"
     ARCHIVE_LAG = "ArchiveLagSeconds"
+    WEB_REQUEST = "WebRequestSeconds"
+    WEB_STREAMS = "WebStreams"
+    WEB_LIST_AGE = "WebListAgeSeconds"
     HEARTBEAT = "Heartbeat"
 
     @property
@@ -172,6 +175,12 @@ MEANINGS: Mapping[Metric, Meaning] = {
         "stream or queue",
     ),
     Metric.ARCHIVE_LAG: _seconds("how far the archive is behind, on the worker that writes it"),
+    Metric.WEB_REQUEST: _histogram(
+        "how long a request of the console or the HTTP API took; live streams are not in it",
+        names=("route", "method", "status"),
+    ),
+    Metric.WEB_STREAMS: _number("open live streams of the console and the HTTP API"),
+    Metric.WEB_LIST_AGE: _seconds("for how long the console's lists were not updated while somebody looked"),
     Metric.HEARTBEAT: _counter("one for each minute in which the worker is ready; the alarm fires if it is missing"),
 }
 
@@ -231,9 +240,13 @@ def _nothing() -> Mapping[str, float]:
 
 
 class Meters:
-    """Keeps counters; reads gauges, and counters kept elsewhere, when a reporter asks for samples."""
+    """Keeps counters; reads gauges, and counters kept elsewhere, when a reporter asks for samples.
 
-    def __init__(self) -> None:
+    `only`: the metrics that this process has; others are not reported.
+    """
+
+    def __init__(self, only: Collection[Metric] = tuple(Metric)) -> None:
+        self._only = frozenset(only)
         self._counts: dict[tuple[Metric, Label], float] = {}
         self._readings: dict[Metric, Reading] = {}
         self._distributions: dict[tuple[Metric, Label], Distribution] = {}
@@ -244,7 +257,7 @@ class Meters:
 
     def distributions(self) -> Iterator[DistributionSample]:
         """Yield all histograms, in the order of the list."""
-        for metric in Metric:
+        for metric in (each for each in Metric if each in self._only):
             found = [(label, each) for (of, label), each in self._distributions.items() if of is metric]
             for label, each in sorted(found, key=_by_label):
                 yield DistributionSample(metric, label, tuple(each.counts), each.total, each.largest)
@@ -264,7 +277,7 @@ class Meters:
 
     def samples(self) -> Iterator[Sample]:
         """Yield all values but histograms. A counter that never rose is zero, so that its alarm has data."""
-        for metric in (each for each in Metric if each.meaning.kind is not MetricKind.HISTOGRAM):
+        for metric in (each for each in Metric if each in self._only and each.meaning.kind is not MetricKind.HISTOGRAM):
             values: Mapping[Label, float] = {**self._readings.get(metric, _nothing)()}
             if metric.meaning.kind is MetricKind.COUNTER:
                 counted = {label: count for (each, label), count in self._counts.items() if each is metric}

@@ -13,6 +13,7 @@ from worker.telemetry.meters import Meters, Metric
 
 REPORT_EVERY_S: Final = 60.0
 TICK_S: Final = 0.25
+LAST_REPORT_S: Final = 2.0  # when a process stops; what the collector does not accept by then is lost
 
 # Sends all metrics to a collector. Raises `RetryLater`.
 Report: TypeAlias = Callable[[datetime], Awaitable[None]]

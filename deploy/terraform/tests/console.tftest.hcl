@@ -46,7 +46,7 @@ run "there_is_none_unless_it_is_asked_for" {
   }
 
   assert {
-    condition     = length(aws_ecs_service.web) + length(aws_lb_listener_rule.web_people) + length(aws_lb_listener_rule.web_programs) + length(aws_lb_listener_rule.web_jobs) == 0
+    condition     = length(aws_ecs_service.web) + length(aws_lb_listener_rule.web_people) + length(aws_lb_listener_rule.web_programs) + length(aws_lb_listener_rule.web_jobs) + length(aws_cloudwatch_metric_alarm.web) + length(aws_cloudwatch_metric_alarm.web_loop) == 0
     error_message = "without web, nothing of the console is made"
   }
 }
@@ -116,5 +116,47 @@ run "a_console_in_which_nobody_could_act_is_refused" {
         client_id              = "interlock-console"
       }
     }
+  }
+}
+
+run "the_console_is_observed" {
+  command = plan
+
+  assert {
+    condition     = local.web_environment["INTERLOCK_METRICS"] == "emf" && local.web_environment["INTERLOCK_SERVICE"] == "test-interlock-web"
+    error_message = "the console reports its metrics under a name of its own"
+  }
+
+  assert {
+    condition     = contains(keys(aws_cloudwatch_metric_alarm.tasks_missing), "web") && contains(keys(aws_cloudwatch_metric_alarm.tasks_missing), "worker")
+    error_message = "a missing task of the console raises an alarm, like one of the workers"
+  }
+
+  assert {
+    condition     = { for key, alarm in aws_cloudwatch_metric_alarm.web : key => alarm.metric_name } == { web-unhealthy = "UnHealthyHostCount", web-errors = "HTTPCode_Target_5XX_Count", web-slow = "TargetResponseTime" }
+    error_message = "the load balancer's view of the console raises alarms"
+  }
+
+  assert {
+    condition     = local.web_load_balancer == "app/example/50dc6c495c0c9188"
+    error_message = "CloudWatch names a load balancer by the end of its ARN"
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.web_loop["web-loop-lag"].dimensions["Service"] == "test-interlock-web"
+    error_message = "the console's event loop has the alarm of a worker's"
+  }
+}
+
+run "alarms_of_the_console_can_be_tuned" {
+  command = plan
+
+  variables {
+    alarms = { web-errors = { threshold = 50, minutes = 15 }, web-slow = { enabled = false }, loop-lag = { enabled = false } }
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.web["web-errors"].threshold == 50 && aws_cloudwatch_metric_alarm.web["web-errors"].period == 900 && !contains(keys(aws_cloudwatch_metric_alarm.web), "web-slow") && length(aws_cloudwatch_metric_alarm.web_loop) == 0
+    error_message = "thresholds, times and switches are those of alarms"
   }
 }

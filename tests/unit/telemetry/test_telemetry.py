@@ -221,3 +221,15 @@ async def test_a_worker_that_is_not_at_work_has_no_heartbeat() -> None:
 
 async def _refuse(_: datetime) -> None:
     raise RetryLater("the collector is away")
+
+
+def test_a_process_reports_only_the_metrics_that_it_has() -> None:
+    meters = Meters((Metric.WEB_REQUEST, Metric.LOG_LINES_LOST))
+    meters.add(Metric.HEARTBEAT)
+    meters.observe(Metric.STORE_CALL, 1.0, "get")
+    meters.observe(Metric.WEB_REQUEST, 1.0, ("/", "GET", "2xx"))
+
+    assert {each.metric for each in (*meters.samples(), *meters.distributions())} == {
+        Metric.WEB_REQUEST,
+        Metric.LOG_LINES_LOST,
+    }

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.run_streams import run_streams
+from worker.cli.terminal.run_streams import RunStreams, run_streams
 from worker.cli.terminal.store_access import EXIT_CODES, StoreUrl, on_store
 from worker.cli.terminal.store_session import Exit, StoreAccess
 from worker.config.settings import Settings, read_settings
@@ -25,21 +25,26 @@ async def run_web(_: Screen, access: StoreAccess, listen: str | None) -> int:
     """Serve until a stop signal, also while the streams of this process are full or nobody reads them."""
     with run_streams(sys.stdout, sys.stderr) as streams:
         configure_logs(streams.log, access.clock)
-        return await _serve(streams.screen, access, listen)
+        return await _serve(streams, access, listen)
 
 
-async def _serve(screen: Screen, access: StoreAccess, listen: str | None) -> int:
+async def _serve(streams: RunStreams, access: StoreAccess, listen: str | None) -> int:
     # The wiring loads the AWS libraries and the web framework: that takes longer than most commands take in total.
+    from worker.app.telemetry import report_metrics  # noqa: PLC0415
     from worker.app.web import NoWorker, open_web  # noqa: PLC0415
-    from worker.telemetry.meters import Meters  # noqa: PLC0415
+    from worker.telemetry.meters import Meters, Metric  # noqa: PLC0415
+    from worker.web.measures import OF_WEB  # noqa: PLC0415
 
     settings = _listening(read_settings(os.environ, store=access.url), listen, DEFAULT_LISTEN)
+    meters, log = Meters(OF_WEB), streams.log
+    meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log.lost})
     async with AsyncExitStack() as stack:
         tables = await stack.enter_async_context(access.tables())
         served = await open_web(
-            stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=Meters(), is_alone=True
+            stack, settings, tables=tables, clock=access.clock, health=NoWorker(), meters=meters, is_alone=True
         )
-        screen.remark(f"serving {access.admin.place} on http://{served}; stop with Ctrl-C")
+        await report_metrics(stack, settings.telemetry, meters, access.clock, lambda line: log.write(f"{line}\n"))
+        streams.screen.remark(f"serving {access.admin.place} on http://{served}; stop with Ctrl-C")
         await stop_signal()
     return Exit.DONE
 
@@ -78,6 +83,7 @@ Settings from the environment:
   INTERLOCK_NAME           name of the installation in the header
   INTERLOCK_WEB_READS      read units per second of lists on DynamoDB
   INTERLOCK_PUBLIC_URL     its public address
+  INTERLOCK_METRICS        emf: metrics as log lines
 
 \b
 Examples:

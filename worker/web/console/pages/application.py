@@ -6,7 +6,8 @@ from typing import Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
+from starlette.types import Scope as RoutedScope
 
 from worker.web.access import SIGN_IN, SIGN_OUT
 from worker.web.asgi import Receive, Scope, Send, WebApp
@@ -64,12 +65,20 @@ FORMS: Final[dict[str, ConsolePage]] = {
 
 def make_console(console: Console) -> WebApp:
     """Return the pages as an application. What goes wrong in one is raised: the guard answers."""
-    routes = [Route(path, partial(page, console)) for path, page in PAGES.items()]
-    forms = [Route(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
-    fragments = [Route(path, partial(page, console)) for path, page in FRAGMENTS.items()]
-    leave = Route(SIGN_OUT, partial(sign_out, console), methods=["POST"])
-    static = Route("/static/{version}/{name}", console.static.serve)
+    routes = [_NamedRoute(path, partial(page, console)) for path, page in PAGES.items()]
+    forms = [_NamedRoute(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
+    fragments = [_NamedRoute(path, partial(page, console)) for path, page in FRAGMENTS.items()]
+    leave = _NamedRoute(SIGN_OUT, partial(sign_out, console), methods=["POST"])
+    static = _NamedRoute("/static/{version}/{name}", console.static.serve)
     return Router([*routes, *fragments, *forms, leave, static], redirect_slashes=False, default=_nothing)
+
+
+class _NamedRoute(Route):
+    """Leaves itself in the scope, as FastAPI's routes do: what measures requests needs its template."""
+
+    def matches(self, scope: RoutedScope) -> tuple[Match, RoutedScope]:
+        match, child = super().matches(scope)
+        return match, child if match is Match.NONE else {**child, "route": self}
 
 
 def with_console(api: WebApp, console: WebApp) -> WebApp:
