@@ -10,6 +10,7 @@ from consumers.streams.parking import ParkedLanes
 from consumers.streams.source import Record
 from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.runtime.logs import logger
+from worker.runtime.progress import watched
 from worker.store.table import Change
 
 _log = logger()
@@ -78,6 +79,7 @@ class RecordProcessor:
             if not self.held.may_act():
                 raise LeaseLost(self.held.lease)
             try:
-                await self.handle(record.change)
+                with watched(self.has_tried):  # a resync in one record may take minutes
+                    await self.handle(record.change)
             finally:
                 self.has_tried()

@@ -1,21 +1,24 @@
 """What changed rows mean, and what they do not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
-from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.fakes.forwarding_tables import ForwardingTables
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.facts import Origin
 from worker.core.run.state import State
 from worker.engine.intake.resync import ROUTINE_MAX
+from worker.runtime.progress import watched
 from worker.store.repos.config_log import ConfigLog
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensors
-from worker.store.table import Delete, Key, Put, TableName
+from worker.store.table import Delete, Key, Put, Row, TableName
 from worker.store.tail import Tail
 
 
@@ -350,6 +353,37 @@ async def test_a_resync_finds_a_signal_of_a_prefix_among_thousands_of_old_ones()
     assert await world.run(NEXT_DAY) is not None
     assert await world.run("2026-02-20") is None
     assert set(await world.events()) == {"TRIGGER_RECOVERED"}
+
+
+class SlowTables(ForwardingTables):
+    """A store behind a network: each read of a row takes ten milliseconds."""
+
+    clock: VirtualClock
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        await self.clock.sleep(0.01)
+        return await super().get(table, key)
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        await self.clock.sleep(0.01)
+        return await super().get_many(table, keys)
+
+
+@on_virtual_time
+async def test_a_resync_of_very_many_sensors_shows_that_it_makes_progress() -> None:
+    world, progress = await a_world(SlowTables), list[float]()
+    tables = world.seen_by_workers
+    assert isinstance(tables, SlowTables)
+    tables.clock = world.clock
+    async with world.worker(reads_feed=False) as worker:
+        await world.deploy(BY_PREFIX)
+        await write_unnoticed(world, (f"ready-{number:04d}" for number in range(2_000)), status="no")
+        began = world.clock.monotonic()
+        with watched(lambda: progress.append(world.clock.monotonic() - began)):
+            await worker.parts.resync.run(ORDERS)
+
+    assert max(later - before for before, later in pairwise([0, *progress])) < 1
+    assert progress[-1] < 10  # in turn, more than 40 s
 
 
 @on_virtual_time

@@ -1,6 +1,8 @@
 """Resync: handles a pipeline's rows as if just written, because records were lost or held back."""
 
+from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
@@ -16,6 +18,8 @@ from worker.engine.intake.dependents import Dependents
 from worker.engine.intake.requests import RequestIntake
 from worker.engine.intake.sensors import MayBegin, ObservedSensor, SensorIntake
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import gather_bounded
+from worker.runtime.progress import made_progress
 from worker.store import retention
 from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal, deferred_signal_of
 from worker.store.repos.sensors import Sensor, Sensors
@@ -24,6 +28,7 @@ from worker.store.table import Prefix, Row, TableName, Tables, query_all
 # Sensors with a prefix. One that is found costs several reads, and a routine check finds it again every few minutes.
 READ_MAX: Final = 10_000
 ROUTINE_MAX: Final = 1_000
+SLICE: Final = 100  # sensors that are read, and handled, before progress is reported
 
 
 class PipelineResync:
@@ -73,16 +78,16 @@ class PipelineResync:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
             is_routine = may_begin is not None
-            for sensor in await self._signals_within(version.pipeline.id, schedule, look_back, is_routine=is_routine):
-                seen = ObservedSensor(
-                    sensor=sensor,
-                    at=self._clock.now(),
-                    written_at=None,
-                    is_look=True,
-                    origin=origin,
-                    may_begin=may_begin,
-                )
-                await self._sensors.handle(version, seen)
+            found = await self._signals_within(version.pipeline.id, schedule, look_back, is_routine=is_routine)
+            looks = [partial(self._look, version, sensor, origin, may_begin) for sensor in found]
+            if len(looks) <= SLICE:
+                for look in looks:
+                    await look()
+                continue
+            for begin in range(0, len(looks), SLICE):
+                # Several at once: thousands in turn take minutes on a remote store.
+                await gather_bounded(looks[begin : begin + SLICE])
+                made_progress()
         await self._dependents.resync(version, may_begin=may_begin)
         for row in rows:
             match keys.run_row_of(str(row["PK"]), str(row["SK"])):
@@ -96,6 +101,12 @@ class PipelineResync:
             # A routine check leaves waiting runs alone: they are evaluated at their interval, and to find them costs
             # more than the rest of the check.
             await self._sensors.wake_all(version.pipeline)
+
+    async def _look(self, version: Version, sensor: Sensor, origin: Origin, may_begin: MayBegin | None) -> None:
+        seen = ObservedSensor(
+            sensor=sensor, at=self._clock.now(), written_at=None, is_look=True, origin=origin, may_begin=may_begin
+        )
+        await self._sensors.handle(version, seen)
 
     async def _resume_deferred(self, version: Version, row: Row) -> None:
         match deferred_signal_of(row):
@@ -120,8 +131,20 @@ class PipelineResync:
         plain = await self._sensor_rows.get(pipeline, name)
         dated = [sensor async for sensor in self._sensor_rows.of_days(pipeline, name, first, last)]
         found = [*([plain] if plain else []), *dated]
-        periods = [await self._sensors.bound_period(pipeline, schedule, sensor, now) for sensor in found]
-        return [sensor for sensor, period in zip(found, periods, strict=True) if period.date >= first]
+        return [
+            sensor for period, sensor in await self._with_periods(pipeline, schedule, found) if period.date >= first
+        ]
+
+    async def _with_periods(
+        self, pipeline: PipelineId, schedule: Schedule, sensors: Sequence[Sensor]
+    ) -> list[tuple[Period, Sensor]]:
+        found: list[tuple[Period, Sensor]] = []
+        for begin in range(0, len(sensors), SLICE):
+            some = sensors[begin : begin + SLICE]
+            periods = await self._sensors.bound_periods(pipeline, schedule, some, self._clock.now())
+            found += zip(periods, some, strict=True)
+            made_progress()
+        return found
 
     async def _prefixed_since(
         self, pipeline: PipelineId, schedule: Schedule, prefix: str, first: date, *, is_routine: bool
@@ -131,6 +154,7 @@ class PipelineResync:
         If there are too many, the latest ones are returned, and an event says so.
         """
         found: list[tuple[Period, Sensor]] = []
+        some: list[Sensor] = []
         read, is_cut, now = 0, False, self._clock.now()
         # Backwards: where keys contain a time, the latest ones are read.
         async for sensor in self._sensor_rows.list(pipeline, prefix, reverse=True):
@@ -138,9 +162,11 @@ class PipelineResync:
                 is_cut = True
                 break
             read += 1
-            period = await self._sensors.bound_period(pipeline, schedule, sensor, now)
-            if period.date >= first:
-                found.append((period, sensor))
+            some.append(sensor)
+            if len(some) == SLICE:
+                found += [each for each in await self._with_periods(pipeline, schedule, some) if each[0].date >= first]
+                some.clear()
+        found += [each for each in await self._with_periods(pipeline, schedule, some) if each[0].date >= first]
         found.sort(key=lambda each: (each[0].date, each[0].begins, each[1].key))
         handled = found[-ROUTINE_MAX:] if is_routine else found
         if is_cut or len(handled) < len(found):
