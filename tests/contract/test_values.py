@@ -156,7 +156,11 @@ async def test_an_update_cannot_grow_a_row_beyond_the_limit(tables: Tables, pk: 
     assert "second" not in row
 
 
-@pytest.mark.parametrize("value", ["x" * (ROW_BYTES_MAX + 1), float("nan"), frozenset({1, "a"}), object()])
+@pytest.mark.parametrize(
+    "value",
+    ["x" * (ROW_BYTES_MAX + 1), float("nan"), frozenset({1, "a"}), object()],
+    ids=["too large", "not a number", "a mixed set", "no value"],
+)
 async def test_an_update_is_refused_for_a_value_that_it_would_not_even_store(
     tables: Tables, pk: str, value: object
 ) -> None:
