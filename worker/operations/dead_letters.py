@@ -55,13 +55,15 @@ async def release_key(tables: Tables, letter: DeadLetter) -> bool:
     return True
 
 
-async def record_letter_action(tables: Tables, by: Requester, action: OperatorAction, now: datetime) -> None:
-    """Record who replays or drops dead letters, and why.
+async def record_letter_action(
+    tables: Tables, by: Requester, action: OperatorAction, now: datetime, event_id: str | None = None
+) -> None:
+    """Record who replays or drops dead letters, and why. `event_id` is the id of the event, if it has one.
 
     Call it before the action: if the process dies in between, the event names a request that was not served, but
     no dead letter goes without a name.
     """
-    await tables.commit(event_write(action_event(by, action, event_id=random_id(), at=now)))
+    await tables.commit(event_write(action_event(by, action, event_id=event_id or random_id(), at=now)))
 
 
 def letter_record(letter: DeadLetter) -> Mapping[str, Json]:

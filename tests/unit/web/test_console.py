@@ -378,7 +378,7 @@ async def test_dead_letters_show_their_reason_and_how_to_replay_them(world: Cons
     text = await page(world, "/deadletters")
 
     assert "feed.control 1" in text
-    assert "tries first second" in text
+    assert "2 tries first second" in text
     assert "interlock dlq replay feed.control" in text
     assert "1 dead letter waits for a decision." in await page(world, "/")
 

@@ -1,6 +1,6 @@
 """Dead letters: records that could not be processed, and what to do with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Final
 
@@ -59,7 +59,7 @@ async def list_letters(
     request: Request, context: Context, source: SourceName, query: Annotated[Paging, Query()]
 ) -> Response:
     """List the dead letters of one source, oldest first, without their bodies."""
-    await _require_source(context, source)
+    await require_source(context, source)
     bound = f"deadletters\x1f{source}"
     shown = read_cursor(query.cursor, bound).get("shown", 0) if query.cursor else 0
     skipped = shown if isinstance(shown, int) else 0
@@ -76,7 +76,7 @@ async def list_letters(
 )
 async def show_letter(context: Context, source: SourceName, letter: LetterName) -> Response:
     """Return one dead letter with the record, message or event that it holds."""
-    found = await _find(context, source, letter)
+    found = await find_letter(context, source, letter)
     body = await DeadLetters(context.tables).body(found)
     content = None if body is None else to_json_map(decode_row(body))
     return record({**letter_record(found), "body": content})
@@ -90,13 +90,8 @@ async def show_letter(context: Context, source: SourceName, letter: LetterName) 
 )
 async def replay_source(context: Context, author: Author, source: SourceName, body: ReasonRequest) -> Response:
     """Request that workers process the dead letters of a source again, in order; at most 1,000."""
-    await _require_source(context, source)
-    letters = await DeadLetters(context.tables).list(source, REPLAYED_MAX)
-    if not letters:
-        raise WebProblem(ProblemType.NOTHING_TO_DO, f"{source} has no dead letter")
-    await _record(context, author, OperatorAction(name="replay dead letters", subject=source, reason=body.reason))
-    for letter in letters:
-        await Replays(context.tables, GROUP).ask(letter, context.clock.now())
+    letters = await letters_to_replay(context, source)
+    await replay_all(context, author, letters, body.reason)
     return _answer("deadletterReplay", source, None, len(letters))
 
 
@@ -110,11 +105,7 @@ async def replay_letter(
     context: Context, author: Author, source: SourceName, letter: LetterName, body: ReasonRequest
 ) -> Response:
     """Request that a worker processes a dead letter again; those of the same row replay in order."""
-    found = await _find(context, source, letter)
-    await _record(
-        context, author, OperatorAction(name="replay dead letter", subject=f"{source} {letter}", reason=body.reason)
-    )
-    await Replays(context.tables, GROUP).ask(found, context.clock.now())
+    await replay_one(context, author, await find_letter(context, source, letter), body.reason)
     return _answer("deadletterReplay", source, letter, 1)
 
 
@@ -128,17 +119,54 @@ async def drop_letter(
     context: Context, author: Author, source: SourceName, letter: LetterName, body: ReasonRequest
 ) -> Response:
     """Drop a dead letter; its row is processed again from its next change."""
-    found = await _find(context, source, letter)
-    await _record(
-        context, author, OperatorAction(name="drop dead letter", subject=f"{source} {letter}", reason=body.reason)
-    )
-    await release_key(context.tables, found)
-    await DeadLetters(context.tables).drop(found)
+    await drop_one(context, author, await find_letter(context, source, letter), body.reason)
     return _answer("deadletterDrop", source, letter, 1)
 
 
-async def _record(context: ApiContext, author: RequestAuthor, action: OperatorAction) -> None:
-    await record_letter_action(context.tables, requester_of(author), action, context.clock.now())
+async def letters_to_replay(context: ApiContext, source: str) -> list[DeadLetter]:
+    """Return the dead letters that a replay of a source takes. Raises `WebProblem` for none."""
+    await require_source(context, source)
+    letters = await DeadLetters(context.tables).list(source, REPLAYED_MAX)
+    if not letters:
+        raise WebProblem(ProblemType.NOTHING_TO_DO, f"{source} has no dead letter")
+    return letters
+
+
+async def replay_all(
+    context: ApiContext,
+    author: RequestAuthor,
+    letters: Sequence[DeadLetter],
+    reason: str,
+    event_id: str | None = None,
+) -> None:
+    """Request a replay of dead letters of one source. `event_id` names the form, so that it counts once."""
+    action = OperatorAction(name="replay dead letters", subject=letters[0].source, reason=reason)
+    await _record(context, author, action, event_id)
+    for letter in letters:
+        await Replays(context.tables, GROUP).ask(letter, context.clock.now())
+
+
+async def replay_one(
+    context: ApiContext, author: RequestAuthor, letter: DeadLetter, reason: str, event_id: str | None = None
+) -> None:
+    action = OperatorAction(name="replay dead letter", subject=f"{letter.source} {letter.id}", reason=reason)
+    await _record(context, author, action, event_id)
+    await Replays(context.tables, GROUP).ask(letter, context.clock.now())
+
+
+async def drop_one(
+    context: ApiContext, author: RequestAuthor, letter: DeadLetter, reason: str, event_id: str | None = None
+) -> None:
+    action = OperatorAction(name="drop dead letter", subject=f"{letter.source} {letter.id}", reason=reason)
+    await _record(context, author, action, event_id)
+    await release_key(context.tables, letter)
+    await DeadLetters(context.tables).drop(letter)
+
+
+async def _record(
+    context: ApiContext, author: RequestAuthor, action: OperatorAction, event_id: str | None = None
+) -> None:
+    await record_letter_action(context.tables, requester_of(author), action, context.clock.now(), event_id)
 
 
 def _answer(kind: str, source: str, letter: str | None, count: int) -> Response:
@@ -146,13 +174,13 @@ def _answer(kind: str, source: str, letter: str | None, count: int) -> Response:
     return record({"type": kind, "source": source, "id": letter, "count": count, "expected": expected}, 202)
 
 
-async def _require_source(context: ApiContext, source: str) -> None:
+async def require_source(context: ApiContext, source: str) -> None:
     if source not in await DeadLetters(context.tables).sources():
         raise WebProblem(ProblemType.UNKNOWN_DEAD_LETTER, f"no dead letter ever came from {source!r}")
 
 
-async def _find(context: ApiContext, source: str, letter: str) -> DeadLetter:
-    await _require_source(context, source)
+async def find_letter(context: ApiContext, source: str, letter: str) -> DeadLetter:
+    await require_source(context, source)
     async for found in DeadLetters(context.tables).every(source):
         if found.id == letter:
             return found

@@ -69,6 +69,7 @@ class ActionForm:
     until: str = ""
     zone: str = ""  # of the clock that `until` is meant by
     back: str = ""
+    count: str = ""
     is_confirmed: bool = False
 
     @property
@@ -80,15 +81,15 @@ class ActionForm:
 
 async def run_action_page(console: Console, request: Request) -> Response:
     """Serve the form of a rerun or a cancellation, its forecast, and the request itself."""
-    _require_operator(console, request)
+    require_operator(console, request)
     key, action = run_key_of(request), str(request.path_params["action"])
     if action not in {"rerun", "cancel"}:
         raise WebProblem(ProblemType.NOT_FOUND, "there is no such action")
-    form = await _form(request)
+    form = await read_form(request)
     subject = ActionSubject(action, str(key), console.links.run(key))
     if request.method != "POST" or form.problem:
         is_wrong = request.method == "POST"
-        return await _page(console, request, subject, form, problem=form.problem if is_wrong else "")
+        return await action_response(console, request, subject, form, problem=form.problem if is_wrong else "")
     if form.is_confirmed and await _is_repeated(console, key, action, form):
         return RedirectResponse(f"{subject.back}?done={action}", 303)
     outcome = await _submit(console, request, key, action, form)
@@ -96,16 +97,16 @@ async def run_action_page(console: Console, request: Request) -> Response:
         return RedirectResponse(f"{subject.back}?done={action}", 303)
     expected = outcome.forecast
     prospects = Prospects(expected.prospect in GOOD, expected.sentence, expected.remedy)
-    return await _page(console, request, subject, form, prospects=prospects)
+    return await action_response(console, request, subject, form, prospects=prospects)
 
 
 async def pipeline_action_page(console: Console, request: Request) -> Response:
     """Serve the form of a pause or its end, what it means, and the action itself."""
-    _require_operator(console, request)
+    require_operator(console, request)
     pipeline, action = pipeline_of(request), str(request.path_params["action"])
     if action not in {"pause", "resume"}:
         raise WebProblem(ProblemType.NOT_FOUND, "there is no such action")
-    form = await _form(request)
+    form = await read_form(request)
     came_from = form.back.partition("?")[0]
     back = f"{console.links.base}{came_from}" if is_own_path(came_from) else console.links.pipeline(pipeline)
     subject = ActionSubject(action, pipeline, back)
@@ -114,11 +115,11 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
     form = replace(form, zone=f"{zone}")
     if request.method != "POST" or form.problem:
         is_wrong = request.method == "POST"
-        return await _page(console, request, subject, form, problem=form.problem if is_wrong else "")
+        return await action_response(console, request, subject, form, problem=form.problem if is_wrong else "")
     try:
         until = pause_end(context, form.until, zone)
     except WebProblem as problem:
-        return await _page(console, request, subject, form, problem=problem.detail)
+        return await action_response(console, request, subject, form, problem=problem.detail)
     if form.is_confirmed:
         if action == "pause":
             await pause_pipeline(context, author, pipeline, form.reason, form.until or None)
@@ -133,7 +134,9 @@ async def pipeline_action_page(console: Console, request: Request) -> Response:
         if action == "pause"
         else "what arrived during the pause is processed now"
     )
-    return await _page(console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence), zone=zone)
+    return await action_response(
+        console, request, subject, form, prospects=Prospects(is_good=True, sentence=sentence), zone=zone
+    )
 
 
 async def _submit(console: Console, request: Request, key: RunKey, action: str, form: ActionForm) -> RequestOutcome:
@@ -162,7 +165,7 @@ async def _zone_of(console: Console, pipeline: PipelineId, chosen: str) -> tzinf
     return version.pipeline.schedules[0].zone if version and version.pipeline.schedules else UTC
 
 
-def _require_operator(console: Console, request: Request) -> None:
+def require_operator(console: Console, request: Request) -> None:
     """Refuse the form itself to viewers. The guard refuses their changes, whatever the page."""
     if console.is_read_only:
         raise WebProblem(ProblemType.READ_ONLY, "this server changes nothing; use another, or a command")
@@ -170,7 +173,7 @@ def _require_operator(console: Console, request: Request) -> None:
         raise WebProblem(ProblemType.FORBIDDEN, "changes need a token whose role is operator")
 
 
-async def _form(request: Request) -> ActionForm:
+async def read_form(request: Request) -> ActionForm:
     if request.method != "POST":
         return ActionForm(back=request.query_params.get("back", ""))
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
@@ -190,11 +193,12 @@ async def _form(request: Request) -> ActionForm:
         until=values.get("until", "")[:64],
         zone=values.get("zone", "")[:64],
         back=values.get("back", "")[:500],
+        count=values.get("count", "")[:20],
         is_confirmed=values.get("confirm") == "1",
     )
 
 
-async def _page(
+async def action_response(
     console: Console,
     request: Request,
     subject: ActionSubject,
@@ -203,6 +207,7 @@ async def _page(
     problem: str = "",
     prospects: Prospects | None = None,
     zone: tzinfo = UTC,
+    counted: str = "",
 ) -> Response:
     return await console.page(
         request,
@@ -215,6 +220,7 @@ async def _page(
         form=form,
         problem=problem,
         prospects=prospects,
+        counted=counted,
         here=f"{console.links.base}{request.scope['path']}",
         reason_max=REASON_MAX,
     )

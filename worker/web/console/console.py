@@ -46,6 +46,8 @@ DONE: Final = {
     "cancel": "The cancellation is requested: a worker answers within seconds, and the history shows it.",
     "pause": "The pipeline is paused.",
     "resume": "The pipeline is resumed.",
+    "replay": "The replay is requested: a worker processes it within 30 seconds.",
+    "drop": "The dead letter is dropped.",
 }
 
 

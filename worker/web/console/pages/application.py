@@ -18,6 +18,11 @@ from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
 from worker.web.console.lineage_page import lineage_page
 from worker.web.console.overview_page import banners_fragment, overview_fragment, overview_page
+from worker.web.console.pages.deadletter_pages import (
+    deadletter_action_page,
+    deadletter_page,
+    source_replay_page,
+)
 from worker.web.console.pages.job_log_page import job_log_fragment, job_log_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
@@ -39,6 +44,7 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/timeline": timeline_page,
     "/events": events_page,
     "/deadletters": deadletters_page,
+    "/deadletters/{source}": deadletters_page,
     "/workers": workers_page,
     "/alerts": alerts_page,
     "/lineage/{pipeline}": lineage_page,
@@ -58,6 +64,8 @@ FRAGMENTS: Final[dict[str, ConsolePage]] = {
 
 FORMS: Final[dict[str, ConsolePage]] = {
     SIGN_IN: sign_in,
+    "/deadletters/{source}/replay": source_replay_page,
+    "/deadletters/{source}/{letter}/{action}": deadletter_action_page,
     "/pipelines/{pipeline}/{action}": pipeline_action_page,
     "/runs/{pipeline}/{schedule}/{period}/{action}": run_action_page,
 }
@@ -68,9 +76,11 @@ def make_console(console: Console) -> WebApp:
     routes = [_NamedRoute(path, partial(page, console)) for path, page in PAGES.items()]
     forms = [_NamedRoute(path, partial(page, console), methods=["GET", "POST"]) for path, page in FORMS.items()]
     fragments = [_NamedRoute(path, partial(page, console)) for path, page in FRAGMENTS.items()]
+    # Below the forms: the form of a source has the shape of a letter's address.
+    letter = _NamedRoute("/deadletters/{source}/{letter}", partial(deadletter_page, console))
     leave = _NamedRoute(SIGN_OUT, partial(sign_out, console), methods=["POST"])
     static = _NamedRoute("/static/{version}/{name}", console.static.serve)
-    return Router([*routes, *fragments, *forms, leave, static], redirect_slashes=False, default=_nothing)
+    return Router([*routes, *fragments, *forms, letter, leave, static], redirect_slashes=False, default=_nothing)
 
 
 class _NamedRoute(Route):
