@@ -1,5 +1,6 @@
 """The console over a day's work: many tabs, a restarted server, other sites, clock changes, long histories."""
 
+import re
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
@@ -218,3 +219,43 @@ async def test_a_list_is_filtered_without_javascript(console: ServedConsole) -> 
     assert "q=*report" in page.url or "q=%2Areport" in page.url
     names = await page.locator("#pipeline-rows td:first-child a").all_inner_texts()
     assert names == ["board-report", "customer-report", "risk-report", "stock-report"]
+
+
+async def test_a_person_signs_in_with_the_form_and_out_again(console: ServedConsole) -> None:
+    page = await console.open(f"{FAILED}")
+
+    await page.get_by_role("link", name="Sign in").click()
+    await page.get_by_label("Token").fill(OPERATOR)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(f"**{FAILED}")
+    await expect(page.locator(".who")).to_contain_text("olaf operator")
+    await expect(page.get_by_role("link", name="Rerun…")).to_be_visible()
+    [cookie] = [each for each in await page.context.cookies() if each.get("name") == "interlock-session"]
+    assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Lax")
+
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.locator(".who")).to_contain_text("local viewer")
+    await expect(page.get_by_role("button", name="Sign out")).to_have_count(0)
+
+
+@full
+async def test_without_web_locks_a_tab_asks_every_ten_seconds(console: ServedConsole) -> None:
+    page = await console.open("/pipelines")
+    await page.add_init_script("Object.defineProperty(Navigator.prototype, 'locks', { get: () => undefined });")
+
+    await page.reload()
+
+    await expect(page.locator("#live")).to_have_text("every 10 s", timeout=SLOW_MS)
+
+
+@full
+@pytest.mark.parametrize("minutes", [-10, 10])
+async def test_ages_count_by_the_clock_of_the_server(console: ServedConsole, minutes: int) -> None:
+    """The age of a run that waits since 09:00 does not depend on what the browser believes the time is."""
+    page = await console.open("/")
+    await page.clock.set_system_time(console.clock.now() + timedelta(minutes=minutes))
+
+    await page.reload()
+
+    age = page.locator("#s-breached .age").first
+    await expect(age).to_have_text(re.compile(r"3h 1\dm"))

@@ -17,6 +17,7 @@ from playwright.async_api import Browser, expect
 from tests.support.browser.chromium import MISSING, a_browser, find_chromium
 from tests.support.clock.shifted import ShiftedClock
 from tests.support.worlds.demo_store import NOW, YESTERDAY, fill_demo_store
+from tests.support.worlds.web import OPERATOR, TOKENS
 from worker.app.web import NoWorker, open_web
 from worker.config.settings import read_settings
 from worker.config.store_setting import GROUP
@@ -38,12 +39,17 @@ PATHS: Final = {
     "console-events": "/events",
     "console-alerts": "/alerts",
     "console-workers": "/workers",
+    "console-rerun": f"/runs/ledger-close/stream/{YESTERDAY}/rerun",
 }
-DOCS: Final = ("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline", "lineage")
-ON_A_PHONE: Final = ("overview", "run-waiting")
+DOCS: Final = (
+    *("overview", "pipelines", "pipeline", "run-waiting", "run-failed", "run-attempts", "timeline", "lineage"),
+    *("events", "rerun"),
+)
+ON_A_PHONE: Final = ("overview", "run-waiting", "run-attempts", "timeline")  # light and dark
+AS_OPERATOR: Final = ("console-run-failed", "console-rerun")  # with the buttons and forms of an operator
 SIZES: Final = {"": (1280, 800), "-phone": (390, 800)}
 THEMES: Final[dict[str, Literal["light", "dark"]]] = {"": "light", "-dark": "dark"}
-HEIGHT_MAX: Final = 1_600
+HEIGHT_MAX: Final = {"": 1_600, "-phone": 3_200}
 COLOURS: Final = 128
 
 
@@ -57,7 +63,8 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
     await fill_demo_store(tables)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(tables.stop)
-        settings = read_settings({"INTERLOCK_WEB": "127.0.0.1:0"})
+        named = {"INTERLOCK_WEB": "127.0.0.1:0", "INTERLOCK_WEB_TOKENS": TOKENS, "INTERLOCK_NAME": "demo"}
+        settings = read_settings(named)
         at = await open_web(stack, settings, tables=tables, clock=clock, health=NoWorker(), meters=Meters())
         browser = await stack.enter_async_context(a_browser(chromium))
         await _until_read(browser, f"http://{at}/")
@@ -65,12 +72,12 @@ async def main(folder: Path, names: Sequence[str], *, everything: bool) -> None:
         for name, path in PATHS.items():
             for suffix in SIZES:
                 for theme in THEMES:
-                    if (everything or _is_kept(name, suffix, theme)) and (not names or name in names):
+                    if (everything or _is_kept(name, suffix)) and (not names or name in names):
                         file = folder / f"{name}{suffix}{theme}.png"
                         # The pictures take longer than a worker may be silent.
                         taken += 1
                         await Sessions(tables, GROUP).beat(SessionId("worker-1"), taken, at=clock.now())
-                        await take(browser, f"http://{at}{path}", file, suffix, theme)
+                        await take(browser, f"http://{at}{path}", file, suffix, theme, is_operator=name in AS_OPERATOR)
 
 
 async def _until_read(browser: Browser, url: str) -> None:
@@ -82,18 +89,24 @@ async def _until_read(browser: Browser, url: str) -> None:
     await page.close()
 
 
-def _is_kept(name: str, suffix: str, theme: str) -> bool:
+def _is_kept(name: str, suffix: str) -> bool:
     page = name.removeprefix("console-")
-    return page in DOCS and (not suffix or (page in ON_A_PHONE and not theme))
+    return page in DOCS and (not suffix or page in ON_A_PHONE)
 
 
-async def take(browser: Browser, url: str, file: Path, suffix: str, theme: str) -> None:
+async def take(browser: Browser, url: str, file: Path, suffix: str, theme: str, *, is_operator: bool) -> None:
     width, height = SIZES[suffix]
-    context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=THEMES[theme])
+    headers = {"Authorization": f"Bearer {OPERATOR}"} if is_operator else {}
+    context = await browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=THEMES[theme], extra_http_headers=headers
+    )
     page = await context.new_page()
     await page.goto(url)
+    if url.endswith("/rerun"):
+        await page.get_by_label("Why").fill("the exchange rates are there now")
+        await page.get_by_role("button", name="See what will happen").click()
     content = await page.evaluate("document.documentElement.scrollHeight")
-    size = {"x": 0, "y": 0, "width": width, "height": min(int(content), HEIGHT_MAX)}
+    size = {"x": 0, "y": 0, "width": width, "height": min(int(content), HEIGHT_MAX[suffix])}
     picture = await page.screenshot(full_page=True, clip=size)  # pyright: ignore[reportArgumentType]
     await context.close()
     shown = Image.open(io.BytesIO(picture)).convert("RGB")

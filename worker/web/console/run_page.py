@@ -79,7 +79,7 @@ async def run_page(console: Console, request: Request) -> Response:
     run, zone = view.run, zone_of(view)
     is_active = is_under_way(run)
     inputs, outputs = await _data(console, view)
-    newest = list(reversed(list(without_doubles(view.history))))
+    newest = list(reversed(list(without_doubles(view.history, key))))
     attempts = _attempts(run)
     return await console.page(
         request,
@@ -239,22 +239,23 @@ def _without_key(message: str, key: RunKey) -> str:
     return message.removeprefix(f"{key}").lstrip(": ") if message.startswith(f"{key}") else message
 
 
-def without_doubles(history: Sequence[HistoryEntry]) -> Iterator[HistoryEntry]:
+def without_doubles(history: Sequence[HistoryEntry], key: RunKey) -> Iterator[HistoryEntry]:
     """Yield the history without what a run's and its deadline's rows say again that an event says."""
     told = [each for each in history if each.source is HistorySource.EVENT and each.at is not None]
     for entry in history:
-        if not any(_says(event, entry) for event in told):
+        if not any(_says(event, entry, key) for event in told):
             yield entry
 
 
-def _says(event: HistoryEntry, entry: HistoryEntry) -> bool:
+def _says(event: HistoryEntry, entry: HistoryEntry, key: RunKey) -> bool:
     if entry.at is None or event.at is None or abs(event.at - entry.at) > ONE_MOMENT:
         return False
     match entry.source:
         case HistorySource.SLA:
             return entry.what in _VERDICTS and event.what.endswith(_VERDICTS[entry.what])
         case HistorySource.RUN if entry.status is not None:
-            return event.message.startswith(entry.status) and entry.message in event.message
+            message = _without_key(event.message, key)
+            return message.startswith(entry.status) and entry.message in message
         case _:
             return False
 
