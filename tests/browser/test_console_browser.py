@@ -42,6 +42,7 @@ PAGES = {
     "alerts": "/alerts",
     "lineage": f"/lineage/risk-report?period={YESTERDAY}",
     "form": f"{FAILED}/rerun",
+    "sign in": "/signin",
     "nowhere": NOWHERE,
 }
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]

@@ -105,6 +105,7 @@ async def take(browser: Browser, url: str, file: Path, suffix: str, theme: str, 
     if url.endswith("/rerun"):
         await page.get_by_label("Why").fill("the exchange rates are there now")
         await page.get_by_role("button", name="See what will happen").click()
+        await expect(page.get_by_role("button", name="Rerun now")).to_be_visible()
     content = await page.evaluate("document.documentElement.scrollHeight")
     size = {"x": 0, "y": 0, "width": width, "height": min(int(content), HEIGHT_MAX[suffix])}
     picture = await page.screenshot(full_page=True, clip=size)  # pyright: ignore[reportArgumentType]
