@@ -17,7 +17,7 @@ MOVED_AT_ONCE: Final = 0.1  # as a share of all leases of a kind, but always at 
 LIGHT_MOVED_AT_ONCE: Final = 0.25  # of a kind whose moves cost next to nothing
 IMBALANCE_MAX: Final = 0.2  # as a share of the average load
 RATE_STEP: Final = 10  # this many records a second weigh as much as holding a lease
-RUNS_APART_MIN: Final = 100  # a smaller difference of held runs moves nothing
+RUNS_APART_MIN: Final = 100  # no smaller difference of held runs moves anything
 HANDICAP_MAX: Final = 0.5  # as a share of an even part of the leases: a busy worker still takes its turn
 
 _NONE_HELD: Final[Mapping[SessionId, int]] = {}
@@ -70,11 +70,12 @@ def handicaps(runs: Mapping[SessionId, int], weight_of_all: int) -> dict[Session
     """Return what counts as load of each member before any lease, by the runs that it holds.
 
     Runs stay where they were created. So a worker with more runs than the others gets fewer of the leases that bring
-    new ones, until the others have as many.
+    new ones, until the others have as many. It begins at zero for the smallest difference that counts: a step there
+    would move leases there and back while the difference goes up and down around it.
     """
     least, part = min(runs.values()), HANDICAP_MAX * weight_of_all / len(runs)
-    apart = {member: held - least for member, held in runs.items()}
-    return {member: int(part * more / runs[member]) if more >= RUNS_APART_MIN else 0 for member, more in apart.items()}
+    counted = {member: max(0, held - least - RUNS_APART_MIN) for member, held in runs.items()}
+    return {member: round(part * more / runs[member]) if more else 0 for member, more in counted.items()}
 
 
 def weight(rate: int) -> int:

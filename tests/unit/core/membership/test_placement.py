@@ -1,6 +1,8 @@
 """The plan: who should hold what, by example."""
 
-from worker.core.membership.placement import Stake, plan, score, weight
+import pytest
+
+from worker.core.membership.placement import RUNS_APART_MIN, Stake, plan, score, weight
 from worker.core.model.keys import SessionId
 
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
@@ -119,3 +121,15 @@ def test_a_plan_by_load_comes_to_rest() -> None:
 
         assert sum(found.values()) == 16
         assert min(found.values()) >= 2
+
+
+@pytest.mark.parametrize("fewest", [0, 50, 1_000, 10_000])
+def test_a_difference_that_goes_up_and_down_around_the_smallest_that_counts_moves_no_lease_there_and_back(
+    fewest: int,
+) -> None:
+    around = [RUNS_APART_MIN + off for off in (-10, 10, -1, 0, 1, 8, -10, 3, -3, 10)]
+    stakes = [Stake(lease=f"{number:02d}", holder=(A, B)[number % 2]) for number in range(64)]
+
+    moves = [plan(stakes, [A, B], {A: fewest + more, B: fewest}).moves for more in around * 3]
+
+    assert not any(moves)
