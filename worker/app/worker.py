@@ -40,6 +40,7 @@ class Worker:
         self._platform, self._settings, self._clock, self._telemetry = platform, settings, clock, telemetry
         self._stopping, self._hurrying = asyncio.Event(), asyncio.Event()
         self._say_begun: Callable[[], None] | None = None
+        self._has_worked = False  # in an earlier session
         self._membership = Membership(
             GroupSettings(
                 name=platform.group,
@@ -179,6 +180,10 @@ class Worker:
 
     async def _work(self, member: Member, resources: Resources) -> None:
         """Work in one session until it ends or the worker is asked to stop."""
+        if self._has_worked:
+            # All that the lost session held is garbage in cycles, and its adoption froze it.
+            gc_tuning.freeze_again()
+        self._has_worked = True
         async with TrackedTaskGroup() as tasks:
             session = SessionWork(resources.deps, member, tasks)
             with self._telemetry.watching(session, member):

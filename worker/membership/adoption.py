@@ -20,9 +20,8 @@ AT_ONCE: Final = 8  # batches
 LISTING: Final = Patience(is_urgent=is_immediate, quiet_s=0.5, longest_s=3.0)
 # After so many more runs, what was made of them is kept out of garbage collection: it would search all of it again and
 # again while the next rows arrive, and block the event loop each time. Rows that are reported again and again, such as
-# damaged ones, make no run more; and the sessions of a process share one limit.
+# damaged ones, make no run more.
 FROZEN_AFTER: Final = 1_000
-_OF_PROCESS: Final = gc_tuning.GrowthFreezer(FROZEN_AFTER)
 
 IsHeld: TypeAlias = Callable[[ActiveRow], bool]
 _Orphan: TypeAlias = tuple[RowKind, RunKey]
@@ -53,10 +52,10 @@ class Adoption:
         *,
         is_held: IsHeld = nothing_held,
         runs_held: Callable[[], int] = lambda: 0,
-        freezer: gc_tuning.GrowthFreezer = _OF_PROCESS,
+        freezer: gc_tuning.GrowthFreezer | None = None,
     ) -> None:
         self._adopt, self._clock, self._log, self._is_held = adopt, clock, log, is_held
-        self._runs_held, self._freezer = runs_held, freezer
+        self._runs_held, self._freezer = runs_held, freezer or gc_tuning.GrowthFreezer(FROZEN_AFTER)
         self._queue: UrgencyQueue[_Orphan] = UrgencyQueue(clock, LISTING)
         self._slots = asyncio.Semaphore(AT_ONCE)
 

@@ -27,11 +27,18 @@ def freeze_lasting_objects() -> None:
     gc.freeze()
 
 
+def freeze_again() -> None:
+    """Free what became garbage in cycles after a freeze, and freeze the rest again; this blocks the loop."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 class GrowthFreezer:
     """Freezes the objects of a collection as it grows beyond the largest size that it ever had.
 
-    Garbage in cycles that exists at the moment of a freeze is never freed. A collection that shrinks and grows again
-    causes no more freezes, so a process freezes at most once for each `step` of its largest size, however long it runs.
+    Garbage in cycles that exists at the moment of a freeze is only freed by `freeze_again`. A collection that shrinks
+    and grows again causes no more freezes: there is at most one for each `step` of its largest size.
     """
 
     def __init__(self, step: int) -> None:
