@@ -31,8 +31,10 @@ from worker.core.collect.collection import (
     sensor_data,
 )
 from worker.core.errors import ConfigError, Rejected, RetryLater
+from worker.core.time.skew import SET_BACK_MIN
 from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
+from worker.runtime.clock_steps import ClockSteps
 from worker.runtime.logs import logger
 from worker.runtime.timers import Wakeable
 from worker.store.repos.delivery.inbox_ledger import InboxLedger, LedgerEntry
@@ -87,6 +89,8 @@ class Collector:
         self._archive = None if objects is None else PartArchive(tables, clock, objects)
         self._lanes: dict[str, _Lane] = {}
         self._next_check: datetime | None = None
+        self._steps = ClockSteps(clock)
+        self._is_set_back = True  # it may have been while no worker ran
         self._waker = Wakeable(clock)
 
     @property
@@ -258,9 +262,18 @@ class Collector:
             await self._waker.sleep(wait_s)
 
     async def check_due(self) -> int:
-        """Check the collections that are due now, at most `CHECKS_MAX`; return how many. Raises `RetryLater`."""
+        """Check the collections that are due now, at most `CHECKS_MAX`; return how many. Raises `RetryLater`.
+
+        At the start, and after the clock was set back, check all that wait for a time.
+        """
+        if self._steps.look() <= -SET_BACK_MIN:
+            self._is_set_back = True
         now = self._clock.now()
-        due = await self._collections.due(now, CHECKS_MAX)
+        if self._is_set_back:
+            # What is due at a later time may have been noted when the clock was ahead.
+            due = [check async for check in self._collections.all_checks()]
+        else:
+            due = await self._collections.due(now, CHECKS_MAX)
         for key, due_at in due:
             collect = self._rules.get(key.rule)
             if collect is None:
@@ -272,6 +285,7 @@ class Collector:
                 # One damaged row must not keep the other collections from their checks.
                 _log.warning("collection.troubled", pipeline=key.pipeline, sensor=key.sensor, problem=str(problem))
                 await self._postpone(key, due_at, now)
+        self._is_set_back = False
         return len(due)
 
     async def _check(self, key: CollectionKey, collect: Collect, due_at: datetime) -> None:

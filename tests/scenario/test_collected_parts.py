@@ -6,6 +6,7 @@ CHAOS_ROUNDS asks for 10,000 parts instead of a few hundred.
 import asyncio
 import os
 from collections import deque
+from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
@@ -187,6 +188,26 @@ async def test_quiet_time_survives_a_restart_and_is_counted_from_the_last_part()
             await world.wait(seconds=30)
             assert await world.state() is State.POLLING
     assert (await started_on(world))["count"] == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@on_virtual_time
+async def test_a_clock_that_is_set_back_delays_a_quiet_period_by_no_more_than_itself(*, restarts: bool) -> None:
+    world = await a_world()
+    await world.deploy(CONFIG)
+    collect = "{until: {quiet: 5m}}"
+    async with world.worker():
+        async with Inbox(world, collect) as inbox:
+            await inbox.arrive(part(1))
+            await world.wait(minutes=1)
+            world.clock.step(timedelta(hours=-1))
+            if not restarts:
+                await world.wait(minutes=7)
+        if restarts:
+            async with Inbox(world, collect):
+                await world.wait(minutes=7)
+
+        assert (await sensor(world))["complete"] is True
 
 
 @on_virtual_time

@@ -12,6 +12,7 @@ from typing import Final
 
 from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
+from worker.core.time.skew import was_set_back
 from worker.core.time.timestamps import format_rfc3339
 
 PARTS_MAX: Final = 100_000  # of one period, listed ones included; a part beyond them is refused
@@ -159,10 +160,15 @@ def judge(collection: Collection, until: Until, now: datetime) -> Collection:
     """Return the collection as complete or expired if it is so now. A complete one stays complete."""
     if collection.is_complete or collection.first_at is None:
         return collection
+    collection = _not_in_future(collection, now)
     reason = _why_complete(collection, until, now)
     if reason:
         return replace(collection, version=next_version(collection, now), completed_at=now, reason=reason)
-    if until.latest is not None and collection.expired_at is None and now >= collection.first_at + until.latest:
+    if (
+        until.latest is not None
+        and collection.expired_at is None
+        and now >= (collection.first_at or now) + until.latest
+    ):
         reason = f"incomplete {format_duration(until.latest)} after the first object: {_waits_for(collection, until)}"
         return replace(collection, version=next_version(collection, now), expired_at=now, reason=reason)
     return collection
@@ -234,6 +240,13 @@ def _share(part: CollectedPart) -> int:
         return 0
     hashed = hashlib.sha256(f"{part.key}\0{part.etag}".encode()).digest()
     return int.from_bytes(hashed[: _DIGEST_BITS // 8])
+
+
+def _not_in_future(collection: Collection, now: datetime) -> Collection:
+    """Return a collection whose waits begin now if the clock was set back to before they began."""
+    seen = {name: getattr(collection, name) for name in ("first_at", "last_at", "marker_at")}
+    later = {name: now for name, at in seen.items() if at is not None and was_set_back(at, now)}
+    return replace(collection, **later) if later else collection
 
 
 def _settled_at(collection: Collection, until: Until) -> datetime:

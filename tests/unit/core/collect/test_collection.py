@@ -218,3 +218,27 @@ def test_nothing_is_due_for_what_has_not_begun() -> None:
     assert next_check(Collection(), until) is None
     assert judge(Collection(), until, at(99)) == Collection()
     assert replace(Collection(), version=1) != Collection()
+
+
+@pytest.mark.parametrize(
+    ("until", "waits_s"),
+    [
+        (Until(quiet=timedelta(minutes=5)), 300),
+        (Until(has_marker=True, settle=timedelta(seconds=5)), 5),
+        (Until(count=9, latest=timedelta(minutes=10)), 600),
+    ],
+)
+def test_a_clock_that_was_set_back_makes_nothing_wait_longer_than_from_now(until: Until, waits_s: float) -> None:
+    then = see_marker(folded(a_part(1), now=3600).collection, at(3600))
+
+    seen = judge(then, until, at(0))
+    over = judge(seen, until, at(waits_s))
+
+    assert next_check(seen, until) == at(waits_s)
+    assert (over.completed_at or over.expired_at) == at(waits_s)
+
+
+def test_a_small_correction_of_the_clock_changes_nothing() -> None:
+    then = folded(a_part(1), now=30).collection
+
+    assert judge(then, Until(quiet=timedelta(minutes=5)), at(0)) == then

@@ -128,6 +128,12 @@ class PartCollections:
         page = await self._tables.query(TableName.CONTROL, keys.COLLECTION_CHECKS, sk=until, limit=limit)
         return [(_key_in(row), optional_instant(row, "at") or now) for row in page.rows]
 
+    async def all_checks(self) -> AsyncIterator[tuple[CollectionKey, datetime]]:
+        """Yield every collection that waits for a check, with the time it is due."""
+        async for row in query_all(self._tables, TableName.CONTROL, keys.COLLECTION_CHECKS):
+            if (at := optional_instant(row, "at")) is not None:
+                yield _key_in(row), at
+
     async def next_due(self) -> datetime | None:
         """Return when the next collection is to be checked; None if there is none."""
         page = await self._tables.query(TableName.CONTROL, keys.COLLECTION_CHECKS, limit=1)
