@@ -1,7 +1,9 @@
 """`interlock status`: which runs, in which order, and what each waits for."""
 
 import io
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -24,6 +26,7 @@ from tests.support.clock.manual import ManualClock
 from tests.support.fakes.remote_store import DROP_BEFORE, FaultyTables, Operation, always
 from worker.cli.commands.status_table import REFRESH_S, StatusRequest, show_board
 from worker.cli.terminal.console import Screen, passed
+from worker.cli.terminal.store_session import Exit
 from worker.config.store_setting import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
@@ -583,6 +586,18 @@ def test_watching_shows_it_anew_until_interrupted() -> None:
     assert result.exit_code == 0
     assert result.stdout.count("orders/2027-03-22") == 3
     assert clock.now() == TODAY + 2 * timedelta(seconds=REFRESH_S)
+
+
+def test_watching_a_store_that_accepts_no_writes_shows_it_and_ends_with_the_reason(here: Path) -> None:
+    put_runs(a_run(State.POLLING))
+    with closing(sqlite3.connect(here / "interlock.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        result = interlock("status", "--watch", clock=Impatient(TODAY))
+
+    assert result.exit_code == Exit.LATER
+    assert result.stdout.count("orders/2027-03-22") == 1
+    assert "locked" in result.stderr
 
 
 @pytest.mark.parametrize(

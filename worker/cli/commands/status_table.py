@@ -84,6 +84,7 @@ async def watch_status(screen: Screen, access: StoreAccess, request: StatusReque
             show_board(screen, board, request, now)
             if not request.as_json:
                 await warn_if_no_live_worker(screen, tables, now)
+            await access.admin.require_writable()  # last, as above
             await access.clock.sleep(REFRESH_S)
 
 

@@ -34,7 +34,10 @@ class DynamoAdmin:
         return  # the store checks its tables itself when it starts
 
     async def require_writable(self) -> None:
-        """Do nothing: a table that answers reads accepts writes, or throttles them, and callers retry."""
+        """Do nothing. A table that answers reads usually accepts writes, or throttles them, and callers retry.
+
+        A role that may read and not write is not noticed here: `interlock doctor` finds it.
+        """
 
     async def init(self, *, may_create: bool) -> bool:
         """Create missing tables and add what existing ones lack; on a local endpoint this is always allowed.
