@@ -6,9 +6,12 @@ from datetime import timedelta
 import pytest
 
 from tests.support.clock.manual import ManualClock
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from worker.core.model.pipeline import JobType
 from worker.targets.calls import Limits, Targets
 from worker.targets.circuit_breaker import FAILURES_MAX, FIRST_PAUSE_S, TargetClosed
 from worker.targets.priority_gate import Urgency
+from worker.targets.rates import Rate
 
 ONE, OTHER = "http:one.example", "http:other.example"
 PATIENCE_S = 5.0
@@ -63,3 +66,38 @@ async def test_a_refused_call_holds_no_slot() -> None:
     async with asyncio.timeout(PATIENCE_S):
         await take(targets, ONE)
         await take(targets, ONE)
+
+
+async def test_one_who_is_refused_after_it_waited_for_a_slot_holds_none() -> None:
+    clock = ManualClock()
+    targets = Targets(clock, Limits(calls_at_once=1))
+
+    async with asyncio.timeout(PATIENCE_S):
+        async with targets.turn(ONE) as breaker:
+            waiting = asyncio.create_task(take(targets, ONE))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            for _ in range(FAILURES_MAX):
+                breaker.failed("no answer")
+        with pytest.raises(TargetClosed):
+            await waiting
+
+        clock.advance(timedelta(seconds=FIRST_PAUSE_S))
+        await take(targets, ONE)
+        await take(targets, ONE)
+
+
+@on_virtual_time
+async def test_a_probe_that_is_cancelled_while_it_waits_for_a_token_leaves_the_next_caller_to_probe() -> None:
+    clock = VirtualClock()
+    rates = {JobType.HTTP: Rate(per_second=0.01, burst=FAILURES_MAX)}
+    targets = Targets(clock, Limits(calls_at_once=1, rates=rates))
+    for _ in range(FAILURES_MAX):  # the last token, too
+        async with targets.turn(ONE) as breaker:
+            breaker.failed("no answer")
+    await clock.sleep(FIRST_PAUSE_S)
+
+    await cancelled_while_waiting(targets, ONE)
+
+    await take(targets, ONE)
+    await take(targets, ONE)
