@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-choreography test lint types unit chaos simulate simulate-campaign test-mapping test-upgrade test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image clean
+.PHONY: help demo demo-choreography test lint types unit chaos simulate simulate-campaign test-mapping test-upgrade test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams screenshots test-browser bench lock release release-verify image image-verify clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -136,8 +136,12 @@ release: $(VENV)/release/.ready ## build wheel, sdist, bill of materials and pro
 release-verify: $(VENV)/release/.ready ## check dist against its digests, the lock files and a build of its commit
 	$(VENV)/release/bin/python -m deploy.release verify
 
-image: ## build the image for both architectures with labels, SBOM and provenance (needs docker buildx; IMAGE_DRY_RUN=1 shows the command)
-	$(PYTHON) -m deploy.release.image $(if $(IMAGE_DRY_RUN),--dry-run)
+image: ## build the image for both architectures with labels, SBOM and provenance, and verify it (needs docker buildx and BASE=NAME@sha256:… or BASE=resolve; IMAGE_DRY_RUN=1 shows the command)
+	BASE=$(BASE) $(PYTHON) -m deploy.release.image $(if $(IMAGE_DRY_RUN),--dry-run)
+
+IMAGE ?= $(wildcard build/*.oci.tar)
+image-verify: ## check the archive of an image: both architectures, labels, SBOM, provenance, digests (IMAGE=FILE; needs no engine)
+	$(PYTHON) -m deploy.release.image_check $(IMAGE)
 
 clean: ## remove everything that the other targets create
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

@@ -86,11 +86,28 @@ def test_the_workflows_of_this_repository_call_targets_of_the_makefile() -> None
         for path in WORKFLOWS
         if path not in {EXAMPLE, TEMPLATE}
         for step in steps(path)
-        for target in re.findall(r"^make ([a-z-]+)", step.get("run", ""), flags=re.MULTILINE)
+        for target in re.findall(r'^(?:sudo env "[^"]+" )?make ([a-z-]+)', step.get("run", ""), flags=re.MULTILINE)
     }
 
     assert called - targets == set()
-    assert {"test", "deploy-check", "docs"} <= called
+    assert {"test", "deploy-check", "docs", "test-browser", "release", "test-upgrade"} <= called
+
+
+def test_nothing_is_released_before_the_tests_have_passed_and_everything_released_is_attested() -> None:
+    released = read(ROOT / ".github/workflows/release.yml")["jobs"]
+
+    for name in ("packages", "image"):
+        assert "test" in released[name]["needs"]
+        used = [step.get("uses", "").partition("@")[0] for step in released[name]["steps"]]
+        assert "actions/attest-build-provenance" in used
+    assert any(step.get("run") == "make test" for step in released["test"]["steps"])
+    assert any("BASE=resolve" in step.get("run", "") for step in released["image"]["steps"])
+
+
+def test_a_missing_tool_makes_no_job_green() -> None:
+    scripts = [step["run"] for step in steps(ROOT / ".github/workflows/ci.yml") if "run" in step]
+
+    assert [script for script in scripts if "||" in script] == []
 
 
 # --- a user's repository ----------------------------------------------------------------------------------------------
