@@ -1,6 +1,7 @@
 """A real worker sends the trace of a run that failed once; its job knows its parent span."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +66,8 @@ async def test_the_trace_of_a_run_reaches_a_collector(tmp_path: Path) -> None:
     contexts = (tmp_path / "contexts").read_text().split()
 
     assert [f"00-{span['traceId']}-{span['spanId']}-01" for span in jobs] == contexts
+    lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"fact.handled"' in line]
+    assert {line["trace_id"] for line in lines if line["run_id"]} == {span["traceId"] for span in spans}
     assert len({span["traceId"] for span in spans}) == 1
     assert [span.get("status", {}).get("code", "") for span in jobs] == ["STATUS_CODE_ERROR", ""]
     assert {each["x-tenant"] for each in collector.headers} == {"data team"}

@@ -5,6 +5,7 @@ state that it is in now, why, and the session that decided.
 """
 
 from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.trace_ids import trace_id
 from worker.core.run.decision import Decision
 from worker.core.run.effects import EvaluateNow, PollNow
 from worker.core.run.facts import Fact, TimerFired
@@ -49,6 +50,7 @@ class FactLog:
             "schedule": str(key.schedule),
             "period": str(key.period),
             "run_id": run.run_id if run else "",
+            "trace_id": trace_id(run.run_id) if run else "",
             "attempt": run.attempt if run else 0,
             "state": run.state.value if run else "",
             "job": job_id(run.job) if run else "",
