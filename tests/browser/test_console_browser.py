@@ -137,6 +137,21 @@ async def test_colours_can_be_chosen_and_are_kept(console: ServedConsole) -> Non
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
+async def test_charts_keep_their_names_and_axes_on_a_phone(console: ServedConsole) -> None:
+    page = await console.open(THREE, viewport={"width": 390, "height": 800})
+    header, name, bar = [
+        await page.locator(place).first.bounding_box() for place in ("header.top", ".lanes a", ".lane .bar")
+    ]
+
+    assert header is not None
+    assert name is not None
+    assert bar is not None
+    assert header["height"] <= 100
+    assert name["y"] + name["height"] <= bar["y"]
+    assert await page.locator(".gantt .tick").first.is_visible()
+    assert await page.locator(".lanes li").first.evaluate("each => each.offsetHeight >= 44")
+
+
 @pytest.mark.parametrize("path", ["/", WAITING, FAILED], ids=["overview", "waiting run", "failed run"])
 async def test_a_phone_scrolls_only_down(console: ServedConsole, path: str) -> None:
     page = await console.open(path, viewport={"width": 390, "height": 800})
