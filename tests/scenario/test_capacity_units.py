@@ -154,3 +154,21 @@ async def test_a_run_begins_under_the_version_in_force_though_its_sensor_was_jud
     assert run is not None
     assert in_force is not None
     assert run.config_hash == in_force.config_hash
+
+
+@on_virtual_time
+async def test_the_row_and_the_configuration_of_a_new_run_are_read_with_one_request() -> None:
+    world, meter = await metered()
+    async with world.worker("w1", reads_feed=False) as reader:
+        await world.deploy(CONFIG)
+        await world.count(100)
+        await world.write("count#2026-01-01", rows=1)
+        await world.drain(reader)
+        meter.clear()
+        await world.ready()
+        await world.drain(reader)
+        requests, read = dict(meter.requests), {name for name in meter.by_row if name.startswith("read")}
+
+    assert requests["get"] == 1, requests  # the sensor
+    assert any("CONFIG" in name for name in read), read
+    assert await world.run() is not None

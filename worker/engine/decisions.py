@@ -172,11 +172,20 @@ class Decisions:
         # abandoned commit may have stored an intent that only this session may act on.
         self._in_doubt: set[RunKey] = set()
 
-    async def settle(self, key: RunKey, fact: Fact, held: Run | None = None, current: Version | None = None) -> Answer:
+    async def settle(
+        self,
+        key: RunKey,
+        fact: Fact,
+        held: Run | None = None,
+        current: Version | None = None,
+        *,
+        may_be_new: bool = False,
+    ) -> Answer:
         """Decide and commit one fact. `held` is the run as last committed here; only the first try uses it.
 
-        `current` is the version in force if the caller has just read it, for the first try too. Raises
-        `RetryLater` if other writers were first, or the store did not answer, in every try.
+        `current` is the version in force if the caller has just read it, for the first try too. If the run may be new,
+        its configuration is read together with its row. Raises `RetryLater` if other writers were first, or the store
+        did not answer, in every try.
         """
         # Hardly any run that a sensor asks for was deleted, or belongs to a paused pipeline: the commit finds out, and
         # only then the row is read.
@@ -189,6 +198,7 @@ class Decisions:
                     fact,
                     known,
                     current if tried == 0 else None,
+                    may_be_new=may_be_new,
                     may_be_deleted=may_be_deleted,
                     may_be_paused=may_be_paused,
                 )
@@ -219,10 +229,14 @@ class Decisions:
         held: Run | None,
         current: Version | None,
         *,
+        may_be_new: bool,
         may_be_deleted: bool,
         may_be_paused: bool,
     ) -> Answer:
-        loaded = held or await self._runs.load(key)
+        if held is None and current is None and may_be_new:
+            loaded, current = await self._loaded_with_version(key)
+        else:
+            loaded = held or await self._runs.load(key)
         version = await self._version_for(key, loaded, current)
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
@@ -256,6 +270,13 @@ class Decisions:
         summary = final_summary(asked.run, asked.fact.outputs)
         inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now, summary)
         return replace(asked, fact=replace(asked.fact, inputs=inputs))
+
+    async def _loaded_with_version(self, key: RunKey) -> tuple[Run | ForeignRun | None, Version | None]:
+        """Return the run, and the version in force unless the run goes on under its own."""
+        loaded, stored = await self._runs.load_with_config(key)
+        if stored is None or _is_active(loaded):
+            return loaded, None
+        return loaded, await self._configs.in_force_of(stored)
 
     async def _version_for(
         self, key: RunKey, loaded: Run | ForeignRun | None, current: Version | None

@@ -242,7 +242,8 @@ class Engine:
                 seen = self._newest(seen)
                 if step := self._shifts.pending(key):
                     seen = await self._follow_clock(key, step, seen)
-                answer = await self._decisions.settle(key, fact, seen, current)
+                may_be_new = isinstance(fact, RunTriggered) and key not in self._held
+                answer = await self._decisions.settle(key, fact, seen, current, may_be_new=may_be_new)
             except (asyncio.CancelledError, RetryLater):
                 # The commit may have been applied, and then only this session may act on it. The caller need not come
                 # back: it is cancelled (a reader that lost its shard), or it repeats an evaluation, which ends at a run

@@ -54,7 +54,7 @@ class Pipelines:
 
     async def put(self, pipeline: PipelineId, config: str) -> None:
         """Deploy a configuration; the last deployment wins."""
-        update = Update(table=TableName.CONTROL, key=_config_key(pipeline), set={"config": config, **_listed(pipeline)})
+        update = Update(table=TableName.CONTROL, key=config_key(pipeline), set={"config": config, **_listed(pipeline)})
         await self._tables.commit(update)
 
     async def list_deployed(self, pipeline: PipelineId) -> bool:
@@ -64,7 +64,7 @@ class Pipelines:
         """
         update = Update(
             table=TableName.CONTROL,
-            key=_config_key(pipeline),
+            key=config_key(pipeline),
             set=_listed(pipeline),
             condition=all_of(Exists("config"), Absent(LISTS.partition)),
         )
@@ -75,25 +75,25 @@ class Pipelines:
         return True
 
     async def get(self, pipeline: PipelineId) -> StoredConfig | None:
-        row = await self._tables.get(TableName.CONTROL, _config_key(pipeline))
-        return None if row is None else _config(pipeline, row)
+        row = await self._tables.get(TableName.CONTROL, config_key(pipeline))
+        return None if row is None else config_from_row(pipeline, row)
 
     async def get_many(self, pipelines: Sequence[PipelineId]) -> dict[PipelineId, StoredConfig]:
         """Return any number of configurations, read consistently, without those that do not exist."""
-        named = {_config_key(pipeline): pipeline for pipeline in pipelines}
+        named = {config_key(pipeline): pipeline for pipeline in pipelines}
         rows = await self._tables.get_many(TableName.CONTROL, list(named))
-        return {named[key]: _config(named[key], row) for key, row in rows.items()}
+        return {named[key]: config_from_row(named[key], row) for key, row in rows.items()}
 
     async def list(self) -> AsyncIterator[StoredConfig]:
         """Yield all configurations in order of their id. A change may take a moment to appear."""
         async for row in query_all(self._tables, TableName.CONTROL, keys.PIPELINES, index=LISTS):
             pipeline = keys.pipeline_of(str(row["PK"]))
             if pipeline is not None:
-                yield _config(pipeline, row)
+                yield config_from_row(pipeline, row)
 
     async def remove(self, pipeline: PipelineId) -> None:
         """Remove a configuration. Its versions and runs stay, as a record of what happened."""
-        await self._tables.commit(Delete(TableName.CONTROL, _config_key(pipeline)))
+        await self._tables.commit(Delete(TableName.CONTROL, config_key(pipeline)))
 
     async def keep_version(
         self, pipeline: PipelineId, config_hash: str, config: str, at: datetime | None = None
@@ -132,7 +132,7 @@ def kept_version(row: Row) -> KeptVersion:
     return KeptVersion(config_hash, parse_rfc3339(loose_text(row, "keptAt")))
 
 
-def _config_key(pipeline: PipelineId) -> Key:
+def config_key(pipeline: PipelineId) -> Key:
     return Key(keys.pipeline_pk(pipeline), keys.CONFIG)
 
 
@@ -144,7 +144,7 @@ def _listed(pipeline: PipelineId) -> dict[str, str]:
     return {LISTS.partition: keys.PIPELINES, LISTS.sort: pipeline}
 
 
-def _config(pipeline: PipelineId, row: Row) -> StoredConfig:
+def config_from_row(pipeline: PipelineId, row: Row) -> StoredConfig:
     """Parse a configuration. It never fails, because one unreadable row must not hide the others."""
     config = row.get("config")
     return StoredConfig(pipeline, config if isinstance(config, str) else None, LISTS.partition in row)

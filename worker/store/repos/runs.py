@@ -12,6 +12,7 @@ from worker.core.run.state import Deletion, ForeignRun, Run, Status, altered
 from worker.core.time.periods import Period
 from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.deletions import Deletions, lifted
+from worker.store.repos.pipelines import StoredConfig, config_from_row, config_key
 from worker.store.repos.run_rows import run_from_row, run_to_row
 from worker.store.rows import AFTER_ALL_NAMES, BadRow, first_rows, names_up_to
 from worker.store.table import (
@@ -67,6 +68,16 @@ class Runs:
         """Return a run, expired or not; None if there is none. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, run_key(key))
         return None if row is None else run_from_row(row)
+
+    async def load_with_config(self, key: RunKey) -> tuple[Run | ForeignRun | None, StoredConfig | None]:
+        """Return what `load` does, and the pipeline's configuration, with one request. Raises `BadRow`."""
+        names = run_key(key), config_key(key.pipeline)
+        found = await self._tables.get_many(TableName.CONTROL, names)
+        run, config = (found.get(name) for name in names)
+        return (
+            None if run is None else run_from_row(run),
+            None if config is None else config_from_row(key.pipeline, config),
+        )
 
     async def load_active(self, key: RunKey) -> Run | None:
         """Return Interlock's own run if it has not ended, else None. Raises `BadRow`."""
