@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from bench.prices import EVENTS_OF_RUN, Kept, Measured, bill
+from bench.prices import EVENTS_OF_RUN, Kept, Measured, bill, cheapest
 from consumers.streams.embedded.feed import TableFeed
 from tests.simulation.memory_tables import MemoryTables
 from tests.support.aws.emulators import DYNAMODB_BACKENDS
@@ -110,6 +110,7 @@ def main() -> None:
         print(f"\n{pipelines:,} hourly pipelines, USD a month: {sum(parts.values()):.0f} (target {target:.0f})")
         for part, dollars in parts.items():
             print(f"  {part:44}{dollars:8.2f}")
+        print(f"  the cheapest safe installation: {sum(cheapest(parts).values()):.0f}")
 
 
 def _print_units(name: str, units: Units) -> None:

@@ -1,7 +1,11 @@
 """The bill of an installation: list prices of us-east-1 in USD, and what the Terraform module makes by default."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from tests.support.aws.terraform_files import local
+from worker.telemetry.meters import Metric
 
 HOURS: Final = 730  # of a month
 MILLION: Final = 1_000_000
@@ -19,13 +23,28 @@ NAT_HOUR: Final = 0.045
 NAT_GB: Final = 0.045
 METRIC: Final = 0.30
 ALARM: Final = 0.10
+ADDRESS_HOUR: Final = 0.005  # a public IPv4 address
 LOGS_GB: Final = 0.50
 
 # --- what the module makes by default -------------------------------------------------------------------------------
 TASKS: Final = 2
 VCPU, MEMORY_GB = 0.5, 1.0
-METRICS: Final = 20  # of the program itself; those of AWS services cost nothing
-ALARMS: Final = 30
+SMALL_VCPU, SMALL_GB = 0.25, 0.5
+# Of workers, not of the console, and one that counts errors in the log. Those of AWS services cost nothing.
+METRICS: Final = sum(not metric.name.startswith("WEB_") for metric in Metric) + 1
+QUEUES: Final = len(local("queues"))
+TABLES: Final = len(local("tables"))
+WATCHED_RULES: Final = 3
+# Each metric of an alarm is paid for: of tables, reads and writes, and the errors of each operation; of a service, the
+# tasks that it wants and those that run; the errors in the log.
+ALARMS: Final = (
+    len(local("metric_alarms").keys() - set(local("unasked_alarms")))
+    + 2 * QUEUES
+    + TABLES * (2 + len(local("store_operations")))
+    + WATCHED_RULES
+    + 2
+    + 1
+)
 STREAMED_TABLES: Final = 3
 # An on-demand table begins with four partitions, and each is a shard of its stream.
 SHARDS_EACH: Final = 4
@@ -39,7 +58,7 @@ RUNS_KEPT: Final = 400
 LOG_KEPT: Final = 30
 EVENTS_KEPT: Final = 90
 
-LOG_KB_A_RUN: Final = 4.0
+LOG_KB_A_RUN: Final = 1.4  # three lines of the log level INFO
 WIRE_KB_A_RUN: Final = 30.0
 
 
@@ -72,17 +91,33 @@ class Kept:
         return 24 * runs_an_hour * (RUNS_KEPT * self.copied_run_kb + EVENTS_KEPT * self.events_kb) / MILLION
 
 
+NAT: Final = "network: NAT gateway"
+TASKS_OF_MODULE: Final = f"tasks: {TASKS} x {VCPU} vCPU, {MEMORY_GB:.0f} GB, ARM64"
+
+
+def cheapest(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return the bill without a NAT gateway, with tasks that have public addresses and half the size."""
+    return {
+        "network: two public addresses": HOURS * TASKS * ADDRESS_HOUR,
+        f"tasks: {TASKS} x {SMALL_VCPU} vCPU, {SMALL_GB} GB, ARM64": TASKS * _task(SMALL_VCPU, SMALL_GB),
+        **{part: dollars for part, dollars in parts.items() if part not in {NAT, TASKS_OF_MODULE}},
+    }
+
+
+def _task(vcpu: float, memory_gb: float) -> float:
+    return HOURS * (vcpu * VCPU_HOUR + memory_gb * GB_HOUR)
+
+
 def bill(measured: Measured, kept: Kept, pipelines: int) -> dict[str, float]:
     """Return USD a month, by part, for this many pipelines that run every hour."""
     runs = pipelines * HOURS
     writes = measured.idle_writes + (TASKS - 1) * measured.more_writes
     reads = measured.idle_reads + (TASKS - 1) * measured.more_reads
     shards = SHARDS_EACH * STREAMED_TABLES
-    task = HOURS * (VCPU * VCPU_HOUR + MEMORY_GB * GB_HOUR)
     kept_gb, indexed_gb = kept.table_gb(pipelines), kept.index_gb(pipelines)
     return {
-        "network: NAT gateway": HOURS * NAT_HOUR + runs * WIRE_KB_A_RUN / MILLION * NAT_GB,
-        f"tasks: {TASKS} x {VCPU} vCPU, {MEMORY_GB:.0f} GB, ARM64": TASKS * task,
+        NAT: HOURS * NAT_HOUR + runs * WIRE_KB_A_RUN / MILLION * NAT_GB,
+        TASKS_OF_MODULE: TASKS * _task(VCPU, MEMORY_GB),
         "metrics and alarms": METRICS * METRIC + ALARMS * ALARM,
         "DynamoDB, runs": runs * (measured.run_writes * WRITE_UNITS + measured.run_reads * READ_UNITS),
         "DynamoDB, idle": HOURS * (writes * WRITE_UNITS + reads * READ_UNITS),
