@@ -169,7 +169,6 @@ NOWHERE = [
     "/pipelines/orders-daily?schedule=nightly",
     "/nowhere",
     "/static/0/console.css",
-    "/runs",
 ]
 
 
@@ -567,6 +566,8 @@ def test_only_own_paths_and_web_addresses_become_links() -> None:
         ("/pipelines", 32, 480),
         ("/", 220, 520),
         ("/events", 64, 140),
+        ("/runs", 135, 160),
+        ("/runs?pipeline=orders-daily", 20, 120),
         ("/workers", 12, 40),
         ("/deadletters", 4, 10),
     ],

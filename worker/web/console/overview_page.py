@@ -33,7 +33,6 @@ _HEADINGS: Final = {
 # Where a section's link leads, if there is more than is shown.
 _MORE: Final = {
     AttentionKind.BREACHED: {"attention": "1"},
-    AttentionKind.FAILED: {"state": "failed"},
     AttentionKind.MISSED: {"attention": "1"},
     AttentionKind.STUCK: {"attention": "1"},
     AttentionKind.DUE: {"sort": "deadline"},
@@ -154,8 +153,13 @@ class _Lines:
             heading=_HEADINGS[kind],
             lines=[self._line(item) for item in items],
             total=total,
-            more=self.console.links.to("pipelines", **_MORE[kind]) if total > len(items) else "",
+            more=self._more(kind) if total > len(items) else "",
         )
+
+    def _more(self, kind: AttentionKind) -> str:
+        if kind is AttentionKind.FAILED:
+            return self.console.links.to("runs", state="failed", since="24h")
+        return self.console.links.to("pipelines", **_MORE[kind])
 
     def _line(self, item: AttentionItem) -> OverviewLine:
         name, since, mirror = item.name, since_of(item.run), self.mirror

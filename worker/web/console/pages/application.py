@@ -24,6 +24,7 @@ from worker.web.console.pages.deadletter_pages import (
     source_replay_page,
 )
 from worker.web.console.pages.job_log_page import job_log_fragment, job_log_page
+from worker.web.console.pages.runs_page import runs_page
 from worker.web.console.pipeline_page import pipeline_page
 from worker.web.console.pipelines_page import pipelines_fragment, pipelines_page
 from worker.web.console.problem_pages import API
@@ -41,6 +42,7 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/": overview_page,
     "/pipelines": pipelines_page,
     "/pipelines/{pipeline}": pipeline_page,
+    "/runs": runs_page,
     "/timeline": timeline_page,
     "/events": events_page,
     "/deadletters": deadletters_page,
