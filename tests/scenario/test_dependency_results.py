@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.counting_tables import CountingTables
 from tests.support.worlds.dependencies import (
     FAILED,
     a_chain,
@@ -26,6 +27,7 @@ from worker.core.run.state import Pause, Run, State
 from worker.engine.upstreams import UpstreamMemo, UpstreamReader
 from worker.jobs.runner import Running, Succeeded
 from worker.store.repos.pauses import Pauses
+from worker.store.table import TableName
 
 
 def a_long_chain(names: str) -> list[str]:
@@ -228,3 +230,26 @@ async def test_a_result_follows_although_the_rerun_of_a_run_above_it_was_rejecte
 
         assert [await attempt_of(world, f"{name}/{DAY}") for name in "abcd"] == [2, 1, 2, 2]
         assert len(await told(world, "b", "PIPELINE_EXCLUDED")) == 1
+
+
+@on_virtual_time
+async def test_stacked_diamonds_are_woken_level_by_level_and_not_path_by_path() -> None:
+    """Eight diamonds, one below the other, have 256 paths."""
+    levels = [["a"], *([f"left{number}", f"right{number}"] for number in range(8)), ["last"]]
+    below = [after(name, above) for above, level in pairwise(levels) for name in level]
+    world = await a_chain(root("a"), *below)
+    tables = CountingTables(world.tables)
+    world.seen_by_workers = tables
+    async with world.worker() as worker:
+        await ready(world, "a", DAY)
+        await world.wait(minutes=5)
+        ended = next(
+            each
+            for each in reversed(await world.tables.changes(TableName.CONTROL, 0))
+            if each.key.pk == "PIPELINE#a" and each.key.sk.startswith("TRIGGER#")
+        )
+        tables.rows.clear()
+        await worker.router.handle(ended)
+
+    assert await state_of(world, f"last/{DAY}") is State.COMPLETED
+    assert tables.rows["read"] < 4000  # each path by itself: 30,000

@@ -1,7 +1,7 @@
 """Dependents: what the end of a run means for the runs that depend on it."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -41,7 +41,14 @@ class _Waiting:
     key: RunKey
     upstream: RunKey
     may_begin: MayBegin | None = None
-    depth: int = 0  # how many ended runs lie between it and the change
+
+
+@dataclass(slots=True)
+class _Level:
+    """Holds the runs of one level that were woken, and those that runs further below may have waited for."""
+
+    woken: set[RunKey] = field(default_factory=set[RunKey])
+    waited_for: dict[RunKey, None] = field(default_factory=dict[RunKey, None])
 
 
 class Dependents:
@@ -96,15 +103,22 @@ class Dependents:
         except Rejected:
             return  # the record of its own configuration finds the same, and is reported; this one is about another run
 
-    async def _wake_all(self, key: RunKey, depth: int = 0) -> None:
-        """Wake the runs that depend on a run, in slices; the caller's checkpoint waits for the last one."""
-        downstreams = self._index.graph.downstreams(key.pipeline)
-        if not downstreams or depth > PATH_MAX:
-            return
-        memo = UpstreamMemo()
-        for begin in range(0, len(downstreams), SLICE):
-            some = downstreams[begin : begin + SLICE]
-            await gather_bounded([partial(self._wake, each, key, memo, depth) for each in some])
+    async def _wake_all(self, *keys: RunKey) -> None:
+        """Wake the runs that depend on some runs, at any distance; the caller's checkpoint waits.
+
+        A level holds each run once, however many paths lead to it. A run that paths of different lengths lead to is
+        woken again: it waits until it is certain that the runs above it, on every path, do not run again.
+        """
+        level: dict[RunKey, None] = dict.fromkeys(keys)
+        for _ in range(PATH_MAX + 1):
+            pairs = [(below, key) for key in level for below in self._index.graph.downstreams(key.pipeline)]
+            woken, memo = _Level(), UpstreamMemo()
+            for begin in range(0, len(pairs), SLICE):
+                some = pairs[begin : begin + SLICE]
+                await gather_bounded([partial(self._wake, below, key, memo, woken) for below, key in some])
+            level = woken.waited_for
+            if not level:
+                return
 
     async def resync(self, version: Version, *, may_begin: MayBegin | None = None) -> None:
         """Handle the recent runs of a pipeline's upstreams as if they had just ended."""
@@ -118,8 +132,7 @@ class Dependents:
                 for period in waiting_periods(link, upstream.period):
                     key = RunKey(version.pipeline.id, edge.schedule.id, period)
                     found.setdefault(key, _Waiting(version, edge.schedule, key, upstream, may_begin))
-        for waiting in found.values():
-            await self._consider(waiting, None)
+        await self._wake_all(*[key for key, waiting in found.items() if await self._consider(waiting, None)])
 
     async def _recent(self, pipeline: PipelineId, link: Link) -> list[RunKey]:
         now, zone = self._clock.now(), link.upstream.zone
@@ -135,7 +148,7 @@ class Dependents:
         if isinstance(run, Run) and run.is_ended and run.started_after and schedule is not None and schedule.after:
             await self._engine.handle(key, await self._upstreams.ended(run, schedule, key))
 
-    async def _wake(self, downstream: PipelineId, upstream: RunKey, memo: UpstreamMemo, depth: int) -> None:
+    async def _wake(self, downstream: PipelineId, upstream: RunKey, memo: UpstreamMemo, level: _Level) -> None:
         version = await self._configs.current(downstream)
         if version is None:
             return
@@ -147,28 +160,32 @@ class Dependents:
                 continue
             for period in waiting_periods(link, upstream.period):
                 key = RunKey(downstream, edge.schedule.id, period)
-                await self._consider(_Waiting(version, edge.schedule, key, upstream, depth=depth), memo)
+                if key in level.woken:
+                    continue
+                level.woken.add(key)
+                if await self._consider(_Waiting(version, edge.schedule, key, upstream), memo):
+                    level.waited_for[key] = None
 
-    async def _consider(self, waiting: _Waiting, memo: UpstreamMemo | None) -> None:
+    async def _consider(self, waiting: _Waiting, memo: UpstreamMemo | None) -> bool:
+        """Wake, create or compare one run; return whether runs below it may have waited for that."""
         key, schedule = waiting.key, waiting.schedule
         run = await self._runs.load(key)
         match run:
             case Run(is_ended=True):
                 if run.started_after:
                     await self._engine.handle(key, await self._upstreams.ended(run, schedule, waiting.upstream))
-                # A run further below may wait until it is certain that this one does not run again.
-                await self._wake_all(key, waiting.depth + 1)
+                return True  # a run further below may wait until it is certain that this one does not run again
             case Run(state=State.EVALUATING):
                 self._engine.request_evaluation(RowKind.TRIGGER, key)
                 await self._failures.tell(key, schedule, memo)
-                if run.attempt > 1:  # only an earlier attempt can have results below
-                    await self._wake_all(key, waiting.depth + 1)
+                return run.attempt > 1  # only an earlier attempt can have results below
             case None:
                 if waiting.version.pipeline.dry_run:
                     self._engine.request_evaluation(RowKind.DRY_RUN, key)
                 await self._create(waiting, memo)
+                return False
             case _:
-                return  # its own end compares it with its upstreams
+                return False  # its own end compares it with its upstreams
 
     async def _create(self, waiting: _Waiting, memo: UpstreamMemo | None) -> None:
         key, schedule = waiting.key, waiting.schedule
