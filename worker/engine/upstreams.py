@@ -174,9 +174,7 @@ class UpstreamReader:
     async def _needs_help(self, gate: GateResult, memo: UpstreamMemo, depth: int = 0) -> bool:
         """Return whether a gate stays blocked until somebody reruns or creates an upstream run."""
         for item in gate.items:
-            active = [each.run for each in item.runs if each.standing is Standing.ACTIVE]
-            stuck = sum([isinstance(run, Run) and await self._is_blocked(run, memo, depth + 1) for run in active])
-            if item.needs_help(stuck):
+            if item.needs_help([run.key for run in _active(item) if await self._is_blocked(run, memo, depth + 1)]):
                 return True
         return False
 
@@ -197,6 +195,10 @@ class UpstreamReader:
         if version is None or schedule is None or version.pipeline.dry_run:
             return False
         return schedule.grain is None or wrong_grain(key.period, schedule) is None
+
+
+def _active(item: ItemResult) -> list[Run]:
+    return [each.run for each in item.runs if isinstance(each.run, Run) and each.standing is Standing.ACTIVE]
 
 
 def _differs(run: Run, above: Mapping[RunKey, Run | ForeignRun]) -> bool:

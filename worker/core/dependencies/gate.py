@@ -1,6 +1,6 @@
 """The `after` gate: whether the upstream runs that a run needs are complete, and what it waits for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -99,14 +99,14 @@ class ItemResult:
     def is_at_rest(self) -> bool:
         return self.is_passed and all(run.standing is not Standing.ACTIVE for run in self.runs)
 
-    def needs_help(self, stuck: int) -> bool:
-        """Return whether the item never passes by itself; nor do `stuck` of its active runs ever end so."""
+    def needs_help(self, stuck: Collection[RunKey]) -> bool:
+        """Return whether the item never passes by itself; nor do the active runs in `stuck` ever end so."""
         if self.is_passed or self.problem:
             return bool(self.problem)
         if self.met >= self.needed:
-            return stuck > 0  # it waits for each active run, because its end changes what we would start on
+            return any(_has_ended_before(run) and run.key in stuck for run in self.runs)  # it waits for such runs alone
         active = sum(run.standing is Standing.ACTIVE for run in self.runs)
-        return self.met + active - stuck < self.needed
+        return self.met + active - len(stuck) < self.needed
 
     @property
     def has_run(self) -> bool:
