@@ -233,6 +233,32 @@ async def test_a_result_follows_although_the_rerun_of_a_run_above_it_was_rejecte
 
 
 @on_virtual_time
+async def test_a_run_that_waits_under_an_earlier_version_is_blocked_by_what_that_version_names() -> None:
+    world = await a_chain(
+        root("a"),
+        root("x"),
+        *[after(*each, drift=5) for each in (("b", ["a", "x"]), ("c", ["b"]), ("d", ["c"]), ("e", ["d"]))],
+    )
+    async with world.worker():
+        for name in "ax":
+            await ready(world, name, DAY)
+        await world.wait(minutes=5)
+        world.runner.at_once = FAILED
+        await rerun(world, f"x/{DAY}")
+        await world.wait(minutes=5)
+        world.runner.at_once = Succeeded()
+        await rerun(world, f"b/{DAY}")
+        await world.wait(minutes=5)
+        waiting = await waits_at_its_gate(world, "b")
+        await push(world.tables, world, after("b", ["a"], drift=5))
+        await rerun(world, f"d/{DAY}")
+        await world.wait(minutes=10)
+
+    assert waiting
+    assert await attempts(world, "de") == [2, 2]
+
+
+@on_virtual_time
 async def test_stacked_diamonds_are_woken_level_by_level_and_not_path_by_path() -> None:
     """Eight diamonds, one below the other, have 256 paths."""
     levels = [["a"], *([f"left{number}", f"right{number}"] for number in range(8)), ["last"]]

@@ -15,6 +15,7 @@ from worker.core.dependencies.period_mapping import (
     mapping_of,
     needed_periods,
 )
+from worker.core.errors import Rejected
 from worker.core.model.keys import RunKey, run_key_of_name
 from worker.core.model.pipeline import Dependency, OnRerun, PeriodMapping, PipelineId, Schedule
 from worker.core.run.context import limits
@@ -164,12 +165,19 @@ class UpstreamReader:
         if not run.is_at_gate or depth > PATH_MAX:
             return False
         if run.key not in memo.blocked:
-            version = await self._version(run.key.pipeline, memo)
-            schedule = version.pipeline.schedule(run.key.schedule) if version else None
-            memo.blocked[run.key] = schedule is not None and await self._needs_help(
+            schedule = await self._schedule_of(run)
+            memo.blocked[run.key] = schedule is None or await self._needs_help(
                 await self.gate(run.key, schedule, memo), memo, depth
             )
         return memo.blocked[run.key]
+
+    async def _schedule_of(self, run: Run) -> Schedule | None:
+        """Return the schedule that a run began under; None if it cannot be read, so that the run waits."""
+        try:
+            version = await self._configs.get(run.key.pipeline, run.config_hash)
+        except Rejected:
+            return None
+        return version.pipeline.schedule(run.key.schedule)
 
     async def _needs_help(self, gate: GateResult, memo: UpstreamMemo, depth: int = 0) -> bool:
         """Return whether a gate stays blocked until somebody reruns or creates an upstream run."""
