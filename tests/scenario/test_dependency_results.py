@@ -259,6 +259,34 @@ async def test_a_run_that_waits_under_an_earlier_version_is_blocked_by_what_that
 
 
 @on_virtual_time
+async def test_a_result_follows_although_an_upstream_that_it_does_not_need_waits_for_a_failed_run() -> None:
+    hourly = "grain: hour\n  trigger: {key: ready, check: equals, field: status, value: done}"
+    world = await a_chain(
+        root("x", "grain: hour"),
+        after("h", ["x"], hourly, drift=5),
+        after("g", ["{pipeline: h, periods: all, atLeast: 1}"], "grain: day", drift=5),
+    )
+    async with world.worker():
+        for name in "xh":
+            await ready(world, name, f"{DAY}T00")
+        await world.wait(minutes=5)
+        world.runner.at_once = FAILED
+        for name in "xh":
+            await ready(world, name, f"{DAY}T01")
+        await world.wait(minutes=5)
+        world.runner.at_once = Succeeded()
+        before = await attempt_of(world, f"g/{DAY}")
+        await rerun(world, f"h/{DAY}T00")
+        await world.wait(minutes=10)
+        blocked = await run_of(world, f"h/{DAY}T01")
+
+    assert blocked is not None
+    assert blocked.is_at_gate
+    assert before == 1
+    assert await attempt_of(world, f"g/{DAY}") == 2
+
+
+@on_virtual_time
 async def test_stacked_diamonds_are_woken_level_by_level_and_not_path_by_path() -> None:
     """Eight diamonds, one below the other, have 256 paths."""
     levels = [["a"], *([f"left{number}", f"right{number}"] for number in range(8)), ["last"]]

@@ -57,10 +57,21 @@ class UpstreamReader:
     async def ended(self, run: Run, schedule: Schedule, upstream: RunKey) -> UpstreamEnded:
         """Return the fact that an upstream run ended, with what its upstreams are now."""
         gate, current = await self._current(run, schedule)
-        waits_for = None if gate.is_at_rest else gate.reason or "an upstream run is active"
+        waits_for = await self._active_above(gate)
         if waits_for is None and changed_upstreams(run, current):
             waits_for = await self._unsettled(gate)
         return UpstreamEnded(upstream=upstream, upstreams=current, waits_for=waits_for, is_followed=gate.is_followed)
+
+    async def _active_above(self, gate: GateResult) -> str | None:
+        """Return what a gate waits for before its runs are at rest; a blocked run that it does not need is."""
+        if gate.is_at_rest:
+            return None
+        memo = UpstreamMemo()
+        active = [each.run for item in gate.items for each in item.runs if each.standing is Standing.ACTIVE]
+        blocked = [isinstance(run, Run) and await self._is_blocked(run, memo) for run in active]
+        if gate.is_passed and all(blocked):
+            return None
+        return gate.reason or "an upstream run is active"
 
     async def _current(self, run: Run, schedule: Schedule) -> tuple[GateResult, dict[str, str]]:
         gate = await self.gate(run.key, schedule)
