@@ -17,6 +17,7 @@ from tests.simulation.bugs import (
     judge_by_the_time_only,
     judge_outside_of_the_runs_commit,
     leave_the_run_id_out_of_the_token,
+    rerun_for_each_upstream,
     wake_one_downstream_only,
 )
 from tests.simulation.plan import Plan, small, small_graph, small_probes
@@ -30,10 +31,11 @@ FIRST_SEED: Mapping[Bug, int] = {
     ask_whenever_a_run_begins_to_wait: 7,
     double_the_budgets: 5,
     forget_reruns_above: 3,
-    forget_what_changed_while_the_job_ran: 26,
+    forget_what_changed_while_the_job_ran: 33,
     judge_by_the_time_only: 4,
     judge_outside_of_the_runs_commit: 5,
     leave_the_run_id_out_of_the_token: 2,
+    rerun_for_each_upstream: 10,
     wake_one_downstream_only: 3,
 }
 

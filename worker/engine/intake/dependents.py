@@ -84,7 +84,7 @@ class Dependents:
         await self._wake_all(key)
 
     async def run_waits_again(self, key: RunKey) -> None:
-        """Handle another attempt of a run that begins to wait for its upstreams, perhaps for ever.
+        """Handle a run that begins to wait for its upstreams, perhaps for ever.
 
         The runs below it may have waited for its end.
         """
@@ -178,7 +178,7 @@ class Dependents:
             case Run(state=State.EVALUATING):
                 self._engine.request_evaluation(RowKind.TRIGGER, key)
                 await self._failures.tell(key, schedule, memo)
-                return run.attempt > 1  # only an earlier attempt can have results below
+                return True  # it may have begun to wait for a failed run just now; others need not wait for it then
             case None:
                 if waiting.version.pipeline.dry_run:
                     self._engine.request_evaluation(RowKind.DRY_RUN, key)

@@ -85,10 +85,9 @@ def _is_ended(change: Change) -> bool:
 
 
 def _waits_again(change: Change) -> bool:
-    """Return whether the image of a run's row shows a later attempt that waits for its upstreams."""
+    """Return whether the image of a run's row shows a run that waits for its upstreams."""
     image = change.image or {}
-    is_at_gate = image.get("state") == State.EVALUATING.value and image.get("windowEndsAt") is None
-    return is_at_gate and image.get("attempt") != 1
+    return image.get("state") == State.EVALUATING.value and image.get("windowEndsAt") is None
 
 
 def _is_ours(change: Change) -> bool:
