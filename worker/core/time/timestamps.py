@@ -27,7 +27,12 @@ def format_utc(instant: datetime) -> str:
     return format_rfc3339(instant.replace(microsecond=0))
 
 
-@lru_cache(maxsize=4_096)  # a run's times are in every row and event that is written about it
 def format_rfc3339(instant: datetime) -> str:
     """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only if there is one."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    # In other zones, the two instants of a repeated hour are equal and hash alike.
+    return _utc_text(instant if instant.tzinfo is UTC else instant.astimezone(UTC))
+
+
+@lru_cache(maxsize=4_096)  # a run's times are in every row and event that is written about it
+def _utc_text(instant: datetime) -> str:
+    return instant.isoformat().replace("+00:00", "Z")

@@ -1,12 +1,13 @@
 """Instants: the strict form of RFC 3339 and nothing beside it."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.time.timestamps import format_utc, parse_rfc3339
+from worker.core.time.timestamps import format_rfc3339, format_utc, parse_rfc3339
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OFFSETS = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -80,3 +81,12 @@ def test_a_written_instant_reads_back_as_itself(instant: datetime) -> None:
 
 def test_an_instant_in_a_sentence_is_said_to_the_second() -> None:
     assert format_utc(datetime(2026, 3, 3, 12, 0, 5, 123456, tzinfo=UTC)) == "2026-03-03T12:00:05Z"
+
+
+def test_the_two_instants_of_a_repeated_hour_have_two_texts() -> None:
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+
+    assert [format_rfc3339(first), format_rfc3339(first.replace(fold=1))] == [
+        "2026-10-25T00:30:00Z",
+        "2026-10-25T01:30:00Z",
+    ]
