@@ -271,6 +271,19 @@ async def test_a_period_of_another_grain_runs_and_is_reported_as_for_a_sensor() 
 
 
 @on_virtual_time
+async def test_a_rerun_of_a_period_of_another_grain_is_reported_too() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(HOURLY)
+        await world.ask_rerun()
+        await world.settle()
+
+    [mismatch] = await told(world, "GRAIN_MISMATCH")
+    assert mismatch.message.startswith("a rerun request names a day, and the schedule expects an hour")
+    assert await world.state() is State.EVALUATING
+
+
+@on_virtual_time
 async def test_a_relative_deadline_counts_from_the_request() -> None:
     world = await a_world()
     async with world.worker():

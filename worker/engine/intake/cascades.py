@@ -23,6 +23,8 @@ class Cascades:
         if schedule is not None and (refusal := await self._sensors.refusal(key, schedule)):
             await self._sensors.refuse(key, keys.marker_pk(key.pipeline), "", refusal)
             return
+        if schedule is not None:
+            await self._sensors.warn_of_grain(key, schedule, "a cascade marker", {"path": [*path]})
         if not await self._is_settled(version, key, path):
             await self._deferred.keep(DeferredCascade(key, path), self._clock.now())
 

@@ -59,6 +59,7 @@ class RequestIntake:
             )
             await self._commits.tell_once(key, tell, self._clock.now())
             return
+        await self._sensors.warn_of_grain(key, schedule, "a rerun request", {"reason": request.reason})
         fact = RerunRequested(
             key=key,
             birth=self._engine.new_run(version),
