@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from worker.runtime.clock import Clock
+from worker.runtime.timers import Wakeable
 
 K = TypeVar("K", bound=Hashable)
 
@@ -35,6 +36,7 @@ class UrgencyQueue(Generic[K]):
         self._entries: dict[K, _Entry[K]] = {}
         self._added = 0
         self._filled = asyncio.Event()
+        self._hurry = Wakeable(clock)  # one taker at a time is patient
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -52,6 +54,8 @@ class UrgencyQueue(Generic[K]):
         entry = self._entries[key] = (urgency, self._added, key)
         heapq.heappush(self._heap, entry)
         self._filled.set()
+        if self._patience.is_urgent(urgency):
+            self._hurry.ring()
 
     def first_urgency(self) -> Urgency | None:
         """Return the urgency of the key that leaves next; None if there is none."""
@@ -78,7 +82,7 @@ class UrgencyQueue(Generic[K]):
             quiet_at_s = min(self._added_s + self._patience.quiet_s, self._began_s + self._patience.longest_s)
             if (left_s := quiet_at_s - self._clock.monotonic()) <= 0:
                 return self._taken(most)
-            await self._clock.sleep(left_s)
+            await self._hurry.sleep(left_s)
 
     def _taken(self, most: int, is_wanted: Callable[[Urgency], bool] = lambda _: True) -> list[K]:
         taken: list[K] = []

@@ -95,3 +95,23 @@ def test_keys_that_come_for_long_do_not_keep_the_others_waiting(every_s: float) 
         assert max(taken.values()) <= PATIENT.longest_s + 200 * 0.1 + 0.1
 
     run(scenario())
+
+
+@on_virtual_time
+async def test_an_urgent_key_leaves_as_soon_as_it_comes_although_others_still_wait() -> None:
+    clock = VirtualClock()
+    queue, left_at = UrgencyQueue[str](clock, PATIENT), dict[str, float]()
+
+    async def take() -> None:
+        while len(left_at) < 2:
+            left_at.update(dict.fromkeys(await queue.take(), clock.monotonic()))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(take())
+        queue.add("patient", (1, 0.0))
+        await clock.sleep(0.1)
+        queue.add("urgent", (0, 0.0))
+        urgent_at = clock.monotonic()
+
+    assert left_at["urgent"] == urgent_at
+    assert left_at["patient"] == pytest.approx(urgent_at + PATIENT.quiet_s)
