@@ -171,10 +171,11 @@ async def test_a_locked_file_is_said_to_be_locked(path: Path) -> None:
 
 
 class BadSpot(sqlite3.Connection):
-    """A connection to a disk that cannot read the change feed."""
+    """A connection to a disk that cannot read the change feed; SQLite gives up the transaction then."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - as SQLite has it
         if sql == CHANGES_AFTER:
+            super().execute("ROLLBACK")
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error

@@ -51,19 +51,6 @@ def connect_to_read(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlit
     return connection
 
 
-def connect_to_look(path: Path) -> sqlite3.Connection:
-    """Open a further connection to a file that was checked. It cannot write, and waits for no lock.
-
-    Raises `ConfigError` with the remedy.
-    """
-    try:
-        connection = _open(str(path), timedelta())
-        connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error as error:
-        raise unusable(error, path) from error
-    return connection
-
-
 def connect_in_memory() -> sqlite3.Connection:
     connection = _open(str(IN_MEMORY), BUSY_TIMEOUT)
     prepare(connection, str(IN_MEMORY))

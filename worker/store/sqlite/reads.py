@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -26,10 +26,6 @@ from worker.store.table import Change, ChangeKind, Index, Key, Page, Row, TableN
 
 PAGE_ROWS_MAX: Final = 1_000
 PAGE_BYTES_MAX: Final = 1_000_000
-FEW_CHANGES: Final = 8
-FEW_BYTES: Final = 64_000
-
-Record: TypeAlias = tuple[int, str, str, str, bytes | None, int]  # of the change feed, as the file stores it
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,24 +68,21 @@ def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
 
 
 def changes(connection: sqlite3.Connection, table: TableName, after: int, limit: int) -> Sequence[Change]:
-    """Return changes of one table. Raises `Trimmed`."""
-    return [_change(table, record) for record in _records(connection, table, after, limit)]
+    """Return changes of one table. Both reads use one snapshot, so that no trim happens between them.
 
-
-def few_changes(connection: sqlite3.Connection, table: TableName, after: int, limit: int) -> Sequence[Change] | None:
-    """Return what `changes` does; None if there are more than a few, or large ones."""
-    found = _records(connection, table, after, min(limit, FEW_CHANGES + 1))
-    if len(found) > FEW_CHANGES or sum(len(record[-2] or b"") for record in found) > FEW_BYTES:
-        return None
+    Raises `Trimmed`.
+    """
+    connection.execute("BEGIN")
+    try:
+        [trimmed] = connection.execute(TRIMMED_GET).fetchone()
+        if after < trimmed:
+            raise Trimmed(after, trimmed)
+        found = connection.execute(CHANGES_AFTER, (table, after, limit)).fetchall()
+    finally:
+        # A disk error has already ended the transaction, and ending it again would be another error.
+        if connection.in_transaction:
+            connection.execute("COMMIT")
     return [_change(table, record) for record in found]
-
-
-def _records(connection: sqlite3.Connection, table: TableName, after: int, limit: int) -> Sequence[Record]:
-    found = connection.execute(CHANGES_AFTER, (table, after, limit)).fetchall()
-    trimmed: int = found[0][0]
-    if after < trimmed:
-        raise Trimmed(after, trimmed)
-    return [] if found[0][1] is None else [record[1:] for record in found]
 
 
 def last_position(connection: sqlite3.Connection) -> int:
@@ -111,7 +104,7 @@ def _open(connection: sqlite3.Connection, asked: Query) -> sqlite3.Cursor:
     return connection.execute(statement, (asked.index.name, asked.pk, *within, one_more))
 
 
-def _change(table: TableName, record: Record) -> Change:
+def _change(table: TableName, record: tuple[int, str, str, str, bytes | None, int]) -> Change:
     position, pk, sk, kind, image, at_us = record
     return Change(
         position=position,

@@ -58,11 +58,8 @@ ENTRIES_COUNT = _statement("SELECT count(*) FROM index_entry WHERE name = ? AND 
 # --- the change feed --------------------------------------------------------------------------------------------------
 
 CHANGE_INSERT = _statement("INSERT INTO change (tbl, pk, sk, kind, image, at_us) VALUES (?, ?, ?, ?, ?, ?)")
-# With the end of what was trimmed, of the same snapshot; a single row without a position if nothing changed.
 CHANGES_AFTER = _statement(
-    "SELECT m.value, c.position, c.pk, c.sk, c.kind, c.image, c.at_us "
-    "FROM meta m LEFT JOIN change c ON c.tbl = ? AND c.position > ? WHERE m.name = 'trimmed' "
-    "ORDER BY c.position LIMIT ?"
+    "SELECT position, pk, sk, kind, image, at_us FROM change WHERE tbl = ? AND position > ? ORDER BY position LIMIT ?"
 )
 CHANGE_OLDEST = _statement("SELECT at_us FROM change WHERE position > ? ORDER BY position LIMIT 1")
 CHANGE_LAST = _statement("SELECT max(position) FROM change")

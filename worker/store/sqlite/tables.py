@@ -7,10 +7,9 @@ write lock orders their transactions.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -20,34 +19,23 @@ from worker.store.limits import check_form
 from worker.store.sqlite import commit as sqlite_commit
 from worker.store.sqlite import housekeeping
 from worker.store.sqlite import reads as sqlite_reads
-from worker.store.sqlite.file import (
-    BUSY_TIMEOUT,
-    IN_MEMORY,
-    connect,
-    connect_in_memory,
-    connect_to_look,
-    connect_to_read,
-)
+from worker.store.sqlite.file import BUSY_TIMEOUT, IN_MEMORY, connect, connect_in_memory, connect_to_read
 from worker.store.sqlite.housekeeping import FEED_ROWS_MAX, SWEEP_STEP
 from worker.store.sqlite.identity import StoreFile
 from worker.store.sqlite.ranges import range_of, read_cursor
 from worker.store.sqlite.reads import PAGE_ROWS_MAX, Query
-from worker.store.sqlite.short_reads import NotShort, ShortReads
-from worker.store.sqlite.threads import InlineJobThread, Job, JobThread, OwnJobThread
+from worker.store.sqlite.threads import InlineJobThread, JobThread, OwnJobThread
 from worker.store.sqlite.transactions import Reader, Writer
 from worker.store.table import Between, Change, Index, Key, Page, Prefix, Row, TableName, Write
-
-T = TypeVar("T")
 
 KEYS_PER_READ: Final = 500  # so that other reads can run during a read of thousands of keys
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """Holds the threads for writes and for reads, and the short reads, which need none."""
+    """Holds the two threads that do the work: one for writes, one for reads."""
 
     writes: JobThread
     reads: JobThread
-    short: ShortReads | None = None
 
 
 def connections_on_file(
@@ -66,7 +54,6 @@ def connections_on_file(
     return Connections(
         OwnJobThread("store-writer", lambda: opened(connect), Writer(path, checked), checked.is_replaced),
         OwnJobThread("store-reader", lambda: opened(connect_to_read), Reader(path, checked), checked.is_replaced),
-        ShortReads(lambda: opened(lambda path, _: connect_to_look(path))),
     )
 
 
@@ -107,15 +94,11 @@ class SqliteTables:
         try:
             await self._lanes.reads.start()
             await self._require_whole()
-            if self._lanes.short is not None:
-                self._lanes.short.start()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        if self._lanes.short is not None:
-            self._lanes.short.stop()
         await self._lanes.writes.stop()
         await self._lanes.reads.stop()
 
@@ -130,7 +113,7 @@ class SqliteTables:
 
     async def get(self, table: TableName, key: Key) -> Row | None:
         now = self._clock.now()
-        return await self._read_short(lambda connection: sqlite_reads.get(connection, table, key, now))
+        return await self._lanes.reads.run(lambda connection: sqlite_reads.get(connection, table, key, now))
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
         found: dict[Key, Row] = {}
@@ -140,16 +123,7 @@ class SqliteTables:
 
     async def _get_some(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
         now = self._clock.now()
-        return await self._read_short(
-            lambda connection: sqlite_reads.get_many(connection, table, keys, now), rows=len(keys)
-        )
-
-    async def _read_short(self, job: Job[T], rows: int = 1) -> T:
-        """Read here if that is quick, else in the reader's thread."""
-        if self._lanes.short is not None:
-            with suppress(NotShort):
-                return self._lanes.short.attempt(job, rows, self._clock)
-        return await self._lanes.reads.run(job)
+        return await self._lanes.reads.run(lambda connection: sqlite_reads.get_many(connection, table, keys, now))
 
     async def query(
         self,
@@ -178,17 +152,10 @@ class SqliteTables:
     # --- the change feed ----------------------------------------------------------------------------------------------
 
     async def changes(self, table: TableName, after: int, limit: int = 1000) -> Sequence[Change]:
-        if self._lanes.short is not None:
-            with suppress(NotShort):
-                few = self._lanes.short.attempt(
-                    lambda connection: sqlite_reads.few_changes(connection, table, after, limit), 1, self._clock
-                )
-                if few is not None:
-                    return few
         return await self._lanes.reads.run(lambda connection: sqlite_reads.changes(connection, table, after, limit))
 
     async def last_position(self) -> int:
-        return await self._read_short(sqlite_reads.last_position)
+        return await self._lanes.reads.run(sqlite_reads.last_position)
 
     # --- housekeeping -------------------------------------------------------------------------------------------------
 
