@@ -176,6 +176,18 @@ async def test_a_change_that_can_be_read_only_after_its_event_is_noticed_all_the
 
 
 @on_virtual_time
+async def test_a_commit_that_causes_several_events_is_noticed_with_the_last_of_them() -> None:
+    async with watched() as (clock, feed, events, woken):
+        for _ in range(3):
+            events.write()
+            await clock.sleep(0.0004)
+        feed.position = 1
+        await clock.sleep(0.002)
+
+        assert woken == [1]
+
+
+@on_virtual_time
 async def test_a_commit_that_takes_long_to_be_readable_belongs_to_its_event() -> None:
     async with watched() as (clock, feed, events, woken):
         for number in range(1, 6):

@@ -16,7 +16,10 @@ READ_MAX: Final = 200
 LOOK_EVERY_S: Final = 0.02
 # After the look that follows an event: a commit can be read once it is on the disk, which may be slow.
 STEPS_S: Final = (0.001, 0.002, 0.004, 0.015, 0.04, 0.2, 0.5, 1.0)
-LOOK_GAP_S: Final = 0.008  # between looks while events keep coming
+# Between looks while events keep coming. One commit may cause several events, so the first looks are soon; those of a
+# worker that writes much are spread, because each costs as much as a small read.
+LOOK_GAPS_S: Final = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008)
+QUIET_S: Final = 0.03  # without an event, after which the next one is the first
 LOOK_ANYWAY_EVERY_S: Final = 1.0  # even if no write was announced
 UNANNOUNCED_MAX: Final = 3  # changes in a row without an event, after which events are not relied on any more
 _DIGITS: Final = 20
@@ -131,7 +134,8 @@ class FeedWatcher:
         self._mark = mark or FeedMark()
         self._unannounced = 0
         self._steps = list[float]()  # the pauses before the next looks
-        self._looked_at = 0.0
+        self._looked_at = self._written_at = 0.0
+        self._in_row = 0  # looks that events have caused since it was quiet
 
     async def run(self, look_every_s: float = LOOK_EVERY_S) -> None:
         """Watch until cancelled. If the store does not answer, ask again: readers poll by themselves, too."""
@@ -161,11 +165,17 @@ class FeedWatcher:
         is_expected = bool(self._steps)
         is_written = await self._events.wait(self._steps.pop(0) if is_expected else LOOK_ANYWAY_EVERY_S)
         if is_written:
-            # While this worker itself writes much, looks are spread: each costs as much as a small read.
-            await self._clock.sleep(max(0.0, self._looked_at + LOOK_GAP_S - self._clock.monotonic()))
+            await self._clock.sleep(max(0.0, self._looked_at + self._gap_s() - self._clock.monotonic()))
             self._steps = [*STEPS_S]
         self._looked_at = self._clock.monotonic()
         return is_written or is_expected
+
+    def _gap_s(self) -> float:
+        """Return the least time between the last look and the one that an event causes now."""
+        now = self._clock.monotonic()
+        self._in_row = 0 if now - self._written_at > QUIET_S else min(self._in_row + 1, len(LOOK_GAPS_S) - 1)
+        self._written_at = now
+        return LOOK_GAPS_S[self._in_row]
 
 
 class TrimmableFeed(Protocol):
