@@ -65,6 +65,7 @@ async def test_a_rehearsal_is_read_back_as_it_was_saved(tables: Tables) -> None:
         state=DryState.WOULD_TRIGGER,
         started_on={"orders": "h1"},
         late_reported="h1",
+        changed_inputs={"orders-eu": "h3", "orders-us": "h1"},
         post_run_seen={"out": "h2"},
         told_at={"out": NOW},
         handled=("r1",),

@@ -111,6 +111,47 @@ async def test_old_images_of_a_rehearsal_whose_rows_have_moved_on_are_no_news() 
     assert await world.events() == before
 
 
+@pytest.mark.parametrize("second", ["before the start", "after the start"])
+@on_virtual_time
+async def test_parts_of_a_rehearsal_that_are_found_again_and_again_are_late_data_once_at_most(second: str) -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(REHEARSED.replace("key: ready,", "key: ready, match: prefix,"))
+        await world.write(f"ready-eu#{DAY}", status="done")
+        await world.settle()
+        for moment in ("before the start", "after the start"):
+            if moment == second:
+                await world.write(f"ready-us#{DAY}", status="done", part=2)
+                await world.wait(seconds=10)
+            await world.count(100)
+            await world.settle()
+        before = await world.events()
+        for _ in range(3):
+            await worker.parts.resync.run(ORDERS, may_begin=lambda _: True)
+            await world.settle()
+            world.read_to.clear()
+            await world.drain(worker)
+            await world.settle()
+
+    assert await world.events() == before
+    assert before.count("DRY_RUN_LATE_DATA") == (second == "after the start")
+
+
+@on_virtual_time
+async def test_a_part_of_a_rehearsal_that_changes_again_is_late_data_again() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(REHEARSED.replace("key: ready,", "key: ready, match: prefix,"))
+        await world.count(100)
+        for part in ("eu", "us", "us", "eu"):
+            await world.write(f"ready-{part}#{DAY}", status="done", at=str(world.clock.now()))
+            await world.wait(seconds=10)
+        await worker.parts.resync.run(ORDERS)
+        await world.settle()
+
+    assert (await world.events())[2:] == ["DRY_RUN_LATE_DATA"] * 3
+
+
 @on_virtual_time
 async def test_a_rerun_of_a_rehearsed_pipeline_is_only_foretold() -> None:
     world = await a_world()

@@ -45,9 +45,17 @@ from worker.core.run.facts import (
     TimerFired,
     TriggerRequested,
 )
-from worker.core.run.post_run import is_old_image, noted
+from worker.core.run.post_run import is_old_image, is_since_start, noted, with_newest
 from worker.core.run.reruns import REPLAY, budget_for
-from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, DryRun, DryState, Spent
+from worker.core.run.state import (
+    CHANGED_INPUTS_MAX,
+    HANDLED_MAX,
+    POST_RUN_SEEN_MAX,
+    Budget,
+    DryRun,
+    DryState,
+    Spent,
+)
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import format_rfc3339
 
@@ -69,7 +77,7 @@ def decide(
     """
     match fact:
         case RunTriggered() if run is None:
-            return _begin(schedule, fact, now, signal=fact.signal.content_hash if fact.signal else None)
+            return _begin(schedule, fact, now, signal=fact.signal)
         case TriggerRequested() if run is None:
             return _begin(schedule, fact, now, told=tell_begun_by_hand(fact))
         case TriggerRequested():
@@ -99,7 +107,7 @@ def _begin(
     fact: RunTriggered | TriggerRequested,
     now: datetime,
     *,
-    signal: str | None = None,
+    signal: SensorSignal | None = None,
     told: EmitEvent | None = None,
 ) -> list[DryEffect]:
     if reason := exclusion_of(schedule, fact.key.period):
@@ -108,7 +116,8 @@ def _begin(
         key=fact.key,
         config_hash=fact.birth.config_hash,
         window_ends_at=now + schedule.evaluation.window + (UPSTREAM_PATIENCE if schedule.after else timedelta(0)),
-        signal=signal,
+        signal=signal.content_hash if signal else None,
+        signal_key=signal.said_by if signal else "",
     )
     return [begun, *([told] if told else []), EvaluateNow()]
 
@@ -196,7 +205,8 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
 
 
 def _late(run: DryRun, signal: SensorSignal, now: datetime) -> list[DryEffect]:
-    if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
+    known = {run.late_reported, run.started_on.get(signal.sensor_key), run.changed_inputs.get(signal.said_by)}
+    if signal.content_hash in known or not is_since_start(run, signal):
         return [Ignore(f"{signal.sensor_key} has not changed for the dry run")]
     if _is_from_before(run, signal.said_by, signal.image_at):
         return [Ignore(f"{signal.sensor_key} says what it said before")]
@@ -324,6 +334,7 @@ def _begun(effect: BeginDryRun, now: datetime) -> DryRun:
         since=now,
         window_ends_at=effect.window_ends_at,
         late_reported=effect.signal,
+        changed_inputs={effect.signal_key: effect.signal} if effect.signal_key and effect.signal else {},
     )
 
 
@@ -336,10 +347,12 @@ def _applied(run: DryRun | None, effect: DryEffect, now: datetime) -> DryRun | N
         case EndDryRun(saw=saw, reason=reason):
             return replace(run, state=DryState.EXHAUSTED, since=now, started_on=saw, reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
-            return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))
+            known = run.changed_inputs
+            changed = with_newest(known, key, content_hash, CHANGED_INPUTS_MAX) if key else known
+            told_at = noted(run.told_at, key, at)
+            return replace(run, late_reported=content_hash, changed_inputs=changed, told_at=told_at)
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
-            others = [(seen, of) for seen, of in run.post_run_seen.items() if seen != key]
-            newest = dict([*others, (key, content_hash)][-POST_RUN_SEEN_MAX:])
+            newest = with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
             return replace(run, post_run_seen=newest, told_at=noted(run.told_at, key, at))
         case ShiftTimes(by=by):
             return replace(run, since=run.since + by, window_ends_at=run.window_ends_at + by)

@@ -373,7 +373,8 @@ class BeginDryRun:
     key: RunKey
     config_hash: str
     window_ends_at: datetime
-    signal: str | None
+    signal: str | None  # the content hash of its first trigger sensor
+    signal_key: str = ""  # the key that sensor is stored under
 
 
 @dataclass(frozen=True, slots=True)

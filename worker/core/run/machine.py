@@ -48,7 +48,7 @@ from worker.core.run.facts import (
     TriggerRequested,
 )
 from worker.core.run.polling import decide_polling
-from worker.core.run.post_run import noted
+from worker.core.run.post_run import noted, with_newest
 from worker.core.run.reruns import decide_rerun
 from worker.core.run.state import (
     ATTEMPT_REASON_MAX,
@@ -297,7 +297,7 @@ def _noted(run: Run, effect: Effect) -> Run:
         case NoteChange(sensor_key=key, content_hash=content_hash, written_at=at):
             return _changed(run, key, content_hash, at)
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
-            seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
+            seen = with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
             return altered(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
         case ShiftTimes(by=by, patience=patience):
             return shifted(run, by, patience)
@@ -310,13 +310,8 @@ def _noted(run: Run, effect: Effect) -> Run:
 
 
 def _changed(run: Run, sensor_key: str, content_hash: str, written_at: datetime | None) -> Run:
-    changed = _with_newest(run.changed_inputs, sensor_key, content_hash, CHANGED_INPUTS_MAX)
+    changed = with_newest(run.changed_inputs, sensor_key, content_hash, CHANGED_INPUTS_MAX)
     return altered(run, changed_inputs=changed, told_at=noted(run.told_at, sensor_key, written_at))
-
-
-def _with_newest(known: Mapping[str, str], key: str, content_hash: str, at_most: int) -> dict[str, str]:
-    others = [(other, of) for other, of in known.items() if other != key]
-    return dict([*others, (key, content_hash)][-at_most:])
 
 
 def _charged(spent: Spent, budget: Budget) -> Spent:

@@ -12,7 +12,7 @@ from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest
 from worker.core.run.facts import PostRunSeen, SensorSignal
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.state import DryRun, Outcome, Run, State
 from worker.core.time.periods import sensor_keys
 from worker.core.time.skew import SKEW_MAX
 
@@ -39,6 +39,12 @@ def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None)
     if latest is None:
         return others
     return dict([*others.items(), (sensor_key, latest)][-TOLD_AT_MAX:])
+
+
+def with_newest(known: Mapping[str, str], key: str, content_hash: str, at_most: int) -> dict[str, str]:
+    """Record a sensor's content hash as the newest one, and leave out the oldest beyond `at_most`."""
+    others = [(other, of) for other, of in known.items() if other != key]
+    return dict([*others, (key, content_hash)][-at_most:])
 
 
 def drift_in_flight(context: Context, fact: PostRunSeen) -> Decision:
@@ -140,19 +146,21 @@ def is_news(context: Context, signal: SensorSignal) -> bool:
     return not is_from_before(context, signal.said_by, signal.image_at)
 
 
-def is_since_start(run: Run, signal: SensorSignal) -> bool:
+def is_since_start(run: Run | DryRun, signal: SensorSignal) -> bool:
     """Return whether a trigger sensor that differs from the start was written since the start.
 
     A sensor that an evaluation reads was. One that it does not read, such as another key with the same prefix, may have
     existed before, and every resync finds it again: then only its write time can show it. That is by the store's clock,
-    perhaps in whole seconds; if it is close to the start, a repeat is better than a loss.
+    perhaps in whole seconds; if it is close to the start, a repeat is better than a loss. A dry run starts when its
+    rules hold.
     """
     if signal.said_by in {"", *sensor_keys(signal.sensor_key, run.key.period)}:
         return True
-    if signal.written_at is None or signal.written_at <= run.attempt_began_at - SKEW_MAX:
+    began_at = run.since if isinstance(run, DryRun) else run.attempt_began_at
+    if signal.written_at is None or signal.written_at <= began_at - SKEW_MAX:
         return False
     told_at = run.told_at.get(signal.said_by)
-    return told_at is None or signal.written_at > told_at or signal.written_at > run.attempt_began_at
+    return told_at is None or signal.written_at > told_at or signal.written_at > began_at
 
 
 def _is_back(context: Context, signal: SensorSignal) -> bool:

@@ -329,6 +329,7 @@ class DryRun:
     owner: SessionId | None = None
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None
+    changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # trigger's stored key -> content hash
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
     told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as in `Run`
     handled: tuple[str, ...] = ()

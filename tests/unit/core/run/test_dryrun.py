@@ -41,7 +41,7 @@ from worker.core.run.facts import (
     SensorSignal,
     TimerFired,
 )
-from worker.core.run.state import DryRun, DryState, FailureCategory
+from worker.core.run.state import CHANGED_INPUTS_MAX, DryRun, DryState, FailureCategory
 
 PLAIN = a_pipeline(dry_run=True, job={"max_retries": 2})
 EXCLUDING = a_pipeline(schedule=a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date}))), dry_run=True)
@@ -159,6 +159,45 @@ def test_late_data_is_told_by_its_content_and_once(triggered: DryRun) -> None:
     assert (event.type, event.detail["lateBy"]) == (EventType.DRY_RUN_LATE_DATA, "45m0s")
     assert told(step(run, wanted(NEW), NOON + HOUR)[1]) == []
     assert told(step(triggered, wanted(OLD), NOON + HOUR)[1]) == []
+
+
+def part(name: str, content: str, written_at: datetime | None) -> RunTriggered:
+    signal = SensorSignal("orders", content, written_at, said_by=f"orders-{name}")
+    return RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
+
+
+def test_each_part_of_a_prefix_is_told_by_its_own_content() -> None:
+    run, _ = step(None, part("eu", "eu-1", NOON), NOON)
+    run, _ = step(run, replace(HELD, saw={}), NOON)
+    later = NOON + MINUTE
+
+    run, second = step(run, part("us", "us-1", later), later)
+
+    assert run is not None
+    assert [event.type for event in told(second)] == [EventType.DRY_RUN_LATE_DATA]
+    assert run.changed_inputs == {"orders-eu": "eu-1", "orders-us": "us-1"}
+    for again in (part("eu", "eu-1", NOON), part("us", "us-1", later), part("eu", "eu-1", None)):
+        assert told(step(run, again, later)[1]) == []
+    assert told(step(run, part("asia", "asia-1", None), later)[1]) == []
+    assert len(told(step(run, part("eu", "eu-2", later), later)[1])) == 1
+
+
+def test_the_parts_that_a_dry_run_remembers_are_bounded_and_the_newest(triggered: DryRun) -> None:
+    run: DryRun | None = triggered
+    for number in range(CHANGED_INPUTS_MAX + 5):
+        at = NOON + number * MINUTE
+        run, _ = step(run, part(str(number), f"h{number}", at), at)
+
+    assert run is not None
+    assert len(run.changed_inputs) == CHANGED_INPUTS_MAX
+    assert list(run.changed_inputs)[-1] == f"orders-{CHANGED_INPUTS_MAX + 4}"
+
+
+def test_the_last_late_data_of_an_older_row_is_not_told_again(triggered: DryRun) -> None:
+    older = replace(triggered, late_reported="us-1", changed_inputs={})
+
+    assert told(step(older, part("us", "us-1", NOON + MINUTE), NOON + MINUTE)[1]) == []
+    assert told(step(older, part("eu", "eu-1", None), NOON + MINUTE)[1]) == []
 
 
 def test_drift_is_told_once_and_measured_against_what_the_job_would_have_been_started_on(waiting: DryRun) -> None:
