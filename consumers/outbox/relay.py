@@ -5,9 +5,9 @@ never writes to them. A record is done once each of its routes has delivered the
 the checkpoint needs no second queue and no event is lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import SOURCE, Route, envelope
@@ -31,7 +31,14 @@ SLICE: Final = timedelta(hours=1)  # range of lost events read at once, which bo
 TYPES_MAX: Final = 500  # types that are remembered for each route; there are about a hundred
 _TYPE_AND_SOURCE: Final = frozenset({"source", "detail-type"})
 
+# Takes that an event was sent over a route.
+OnSent: TypeAlias = Callable[[], None]
+
 _log = logger()
+
+
+def ignore_sent() -> None:
+    pass
 
 
 def dead_letter_source(route: str) -> str:
@@ -40,10 +47,17 @@ def dead_letter_source(route: str) -> str:
 
 class Relay:
     def __init__(
-        self, routes: Sequence[Route], *, events: Events, letters: DeadLetters, tries: RetryPolicy, clock: Clock
+        self,
+        routes: Sequence[Route],
+        *,
+        events: Events,
+        letters: DeadLetters,
+        tries: RetryPolicy,
+        clock: Clock,
+        on_sent: OnSent = ignore_sent,
     ) -> None:
         self._routes, self._events, self._letters = routes, events, letters
-        self._tries, self._clock = tries, clock
+        self._tries, self._clock, self._on_sent = tries, clock, on_sent
         # All events of the outbox have one source. A route that tests only that and the type is asked once per type.
         self._by_type: dict[str, dict[str, bool]] = {
             route.name: {} for route in routes if route.pattern.names <= _TYPE_AND_SOURCE
@@ -87,13 +101,16 @@ class Relay:
 
     async def _send(self, event: Event) -> None:
         carried: Mapping[str, Json] | None = None
+        is_sent = False
         for route in self._routes:
             is_taken = self._takes_type(route, event.type)
             if is_taken is None:
                 carried = carried or envelope(event)
                 is_taken = route.pattern.matches(carried)
-            if is_taken:
-                await self._carry(route, event)
+            if is_taken and await self._carry(route, event):
+                is_sent = is_sent or not route.only_counts
+        if is_sent:
+            self._on_sent()
 
     def _is_wanted(self, change: Change) -> bool:
         """Return whether a change may have to be sent. Most events are steps of a run that no route takes."""
@@ -113,10 +130,11 @@ class Relay:
             known[event_type] = route.pattern.matches({"source": SOURCE, "detail-type": event_type})
         return known[event_type]
 
-    async def _carry(self, route: Route, event: Event) -> None:
+    async def _carry(self, route: Route, event: Event) -> bool:
+        """Return whether the route delivered the event; if not, it is a dead letter now."""
         given_up = await self._tries.limited(lambda: route.deliver(event))
         if given_up is None:
-            return
+            return True
         letter = DeadLetter(
             id=event.id,
             source=dead_letter_source(route.name),
@@ -126,6 +144,7 @@ class Relay:
         )
         await self._tries.forever(lambda: self._letters.put(letter, encode(envelope(event)), now=self._clock.now()))
         _log.error("event.parked", route=route.name, event_id=event.id, type=event.type, reason=given_up.reason)
+        return False
 
 
 def is_outgoing(change: Change) -> bool:

@@ -25,6 +25,7 @@ class Route:
     pattern: EventPattern
     deliver: Deliver
     is_waiting: Callable[[], bool] = lambda: False  # its destination is unavailable: `deliver` returns when it is back
+    only_counts: bool = False  # it sends nothing
 
 
 def envelope(event: Event, page: str = "") -> dict[str, Json]:

@@ -53,14 +53,18 @@ class RelayWorld(World):
         self.routes = routes
         self.events = Events(self.tables)
         self.source = TableFeed(self.store, TableName.EVENTS, self.clock)
-        self.pace = ReadPace()
+        self.pace, self.sent = ReadPace(), 0
         self.relay = Relay(
             routes,
             events=self.events,
             letters=self.letters,
             tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
             clock=self.clock,
+            on_sent=self._count,
         )
+
+    def _count(self) -> None:
+        self.sent += 1
 
     def consumer(self) -> StreamConsumer:
         assert self.source is not None
@@ -123,6 +127,27 @@ async def test_an_event_that_no_route_takes_is_passed_over_without_being_handled
     assert failures.messages == ["failed 0", "failed 1"]
     assert starts.messages == ["began 0", "began 1"]
     assert (reader.counts.received, reader.counts.done) == (4, 4)
+
+
+@on_virtual_time
+async def test_an_event_counts_as_sent_once_if_a_route_that_sends_has_delivered_it() -> None:
+    refusing, counted = Inbox(failures=2, error=Rejected("no such channel")), Inbox()
+    of_orders = parse_pattern({"detail": {"pipelineId": ["orders"]}})
+    world = RelayWorld()
+    world.route(
+        Route("chat", parse_pattern({"detail-type": ["JOB_FAILED"]}), refusing.deliver),
+        Route("bus", of_orders, Inbox().deliver),
+        Route("targets", of_orders, Inbox().deliver),
+        Route("meters", EVERYTHING, counted.deliver, only_counts=True),
+    )
+    await world.tell("over two routes of three")
+    await world.tell("refused by its only route", pipeline="payments")
+    await world.tell("only counted", pipeline="payments", event_type=EventType.JOB_TRIGGERED)
+
+    async with world.relaying():
+        await world.clock.sleep(3)
+
+    assert (len(counted.got), world.sent) == (3, 1)
 
 
 @on_virtual_time

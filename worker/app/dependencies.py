@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from consumers.delivery.retry import PATIENCE
 from consumers.outbox.dead_letter_replay import Way
+from consumers.outbox.relay import OnSent, ignore_sent
 from consumers.outbox.routes import Route
 from consumers.streams.consumer import ReadPace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import MemoryBudget
@@ -90,6 +91,7 @@ class OutputDeps:
     log: Log = log_work
     measures: Measures = field(default_factory=NoMeasures)
     on_job: OnJob = ignore_job  # receives what the jobs of the scheduler's lease did
+    on_sent: OnSent = ignore_sent  # receives that the relay sent an event
     on_unexpected_error: OnUnexpectedError = log_unexpected_error
 
 

@@ -157,6 +157,7 @@ class ReaderFactory:
             letters=self._letters,
             tries=self._tries,
             clock=self._clock,
+            on_sent=self._deps.outputs.on_sent,
         )
 
     def _facts(self, router: Router, catch_up: Handler[Gap | None]) -> Subscription:

@@ -69,6 +69,10 @@ VERDICTS: Final[Mapping[str, str]] = {
     EventType.RELATIVE_SLA_BREACH: "breached",
     EventType.SLA_WAIVED: "waived",
 }
+# The types that `Telemetry.told` counts.
+COUNTED_TYPES: Final = sorted(
+    {EventType.JOB_TRIGGERED, EventType.DATA_LOSS_SUSPECTED, *ENDED_BADLY, *ENDED_OTHERWISE, *VERDICTS}
+)
 
 _log = logger()
 
@@ -123,8 +127,7 @@ class Telemetry:
             self._protection.end()
 
     async def told(self, event: Event) -> None:
-        """Count a delivered event: the end of a route that accepts every event."""
-        self.meters.add(Metric.EVENTS_PUBLISHED)
+        """Count what an event says: the end of the route `meters`."""
         if event.type == EventType.JOB_TRIGGERED:
             self.meters.add(Metric.RUNS_STARTED)
         elif event.type in ENDED_BADLY:
@@ -136,6 +139,9 @@ class Telemetry:
             self.meters.add(Metric.SLA_VERDICTS, label=VERDICTS[event.type])
         elif event.type == EventType.DATA_LOSS_SUSPECTED:
             self.meters.add(Metric.DATA_LOSSES)
+
+    def event_sent(self) -> None:
+        self.meters.add(Metric.EVENTS_PUBLISHED)
 
     def took(self, operation: str, seconds: float) -> None:
         """Note how long a call of the store took."""
@@ -435,5 +441,9 @@ def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Ma
 
 
 def counting(told: Deliver) -> Route:
-    """Return a route that accepts every event, after all others."""
-    return Route("meters", parse_pattern({"source": [SOURCE]}), told)
+    """Return the route that counts, after all others.
+
+    It accepts the types that it counts only, so that the relay passes over those that no other route accepts.
+    """
+    pattern = parse_pattern({"source": [SOURCE], "detail-type": list(COUNTED_TYPES)})
+    return Route("meters", pattern, told, only_counts=True)

@@ -137,11 +137,14 @@ class Worker:
         deps = resources.deps
         tables = count_failures(deps.store.tables).report_to(self._telemetry.store, self._clock, self._telemetry)
         routes = [*deps.outputs.routes, counting(self._telemetry.told)]
-        store, outputs = (
-            replace(deps.store, tables=tables),
-            replace(deps.outputs, routes=routes, measures=self._telemetry, on_job=self._telemetry.job_told),
+        outputs = replace(
+            deps.outputs,
+            routes=routes,
+            measures=self._telemetry,
+            on_job=self._telemetry.job_told,
+            on_sent=self._telemetry.event_sent,
         )
-        return replace(resources, deps=replace(deps, store=store, outputs=outputs))
+        return replace(resources, deps=replace(deps, store=replace(deps.store, tables=tables), outputs=outputs))
 
     @property
     def _needs_session(self) -> bool:

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from consumers.outbox.routes import envelope
 from consumers.queues.consumer import STUCK_AFTER_S, QueueConsumer, QueuePace
 from consumers.queues.queue import Message
 from consumers.streams.embedded.feed import TableFeed
@@ -23,7 +24,7 @@ from tests.support.worlds.queue import QueueWorld
 from tests.support.worlds.stream import World
 from worker.app.ecs_protection import AGENT
 from worker.app.session import SessionWork
-from worker.app.telemetry import Telemetry
+from worker.app.telemetry import Telemetry, counting
 from worker.config.settings import TelemetrySettings
 from worker.core.model.events import Event, EventType
 from worker.core.run.state import State
@@ -129,7 +130,18 @@ async def test_events_on_their_way_out_are_measured(event_type: EventType, count
 
     await told.told(Event(id="e1", type=event_type, at=NOON))
 
-    assert {each.metric for each in told.meters.samples() if each.value} == {Metric.EVENTS_PUBLISHED, *counted}
+    assert {each.metric for each in told.meters.samples() if each.value} == counted
+
+
+async def test_the_route_that_counts_takes_the_types_that_are_counted_and_no_other() -> None:
+    for event_type in EventType:
+        told = telemetry()
+        event = Event(id="e1", type=event_type, at=NOON)
+
+        await told.told(event)
+
+        is_counted = any(each.value for each in told.meters.samples())
+        assert counting(told.told).pattern.matches(envelope(event)) is is_counted, event_type
 
 
 async def test_how_far_readers_are_behind_is_measured_for_facts_and_for_events_apart() -> None:
