@@ -8,7 +8,7 @@ from worker.config.cron_text import parse_cron
 from worker.core.model.checks import Operator
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule, StartBy, Trigger
-from worker.core.model.rules import Group, Rule
+from worker.core.model.rules import Group, GroupResult, Mode, Rule, evaluate
 from worker.core.model.values import Json
 from worker.core.run.state import ForeignRun
 from worker.operations.explain.explanation import Gate, GateFinding
@@ -34,9 +34,17 @@ def a_sight(
     pipeline = pipeline or rules_pipeline()
     stored = {name.partition("#")[0]: Sensor(name, data) for name, data in (sensors or {}).items()}
     sight = RunSnapshot(
-        key=key, now=NOON, pipeline=pipeline, schedule=pipeline.schedules[0], config=CONFIG, sensors=stored
+        key=key,
+        now=NOON,
+        pipeline=pipeline,
+        schedule=pipeline.schedules[0],
+        config=CONFIG,
+        rules_result=GroupResult(mode=Mode.ALL, count=0, passed=True, members=()),
+        sensors=stored,
     )
-    return replace(sight, **changes)
+    changed = replace(sight, **changes)
+    data = {name: sensor.data for name, sensor in changed.sensors.items()}
+    return replace(changed, rules_result=evaluate(changed.pipeline.rules, data, changed.now, changed.absences))
 
 
 def rules_pipeline(

@@ -139,7 +139,8 @@ def evaluate(group: Group, sensors: Sensors, now: datetime, absences: Absences |
     """Evaluate a group on the sensors' data, all at the one instant `now`.
 
     Every member is evaluated, even if the result is already certain: people want to see everything that is missing. A
-    rule on a key in `absences` does not hold, whatever it checks: what the probe would find is unknown.
+    rule on a key in `absences` does not hold, whatever it checks: what the probe would find is unknown. On an event
+    loop, use `evaluate_in_turns`: patterns can take a third of a second.
     """
     return at_once(evaluate_in_turns(group, sensors, now, absences))
 

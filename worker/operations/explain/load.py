@@ -6,6 +6,7 @@ from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey, signal_mark_sk
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
+from worker.core.model.rules import evaluate_in_turns
 from worker.core.probes.trait import describe
 from worker.core.run.evaluation import required_sensors
 from worker.core.run.state import Run
@@ -14,6 +15,7 @@ from worker.core.time.periods import Period
 from worker.operations.explain.snapshot import AnyRun, ConsumedSensor, RunSnapshot, StoredVersion
 from worker.operations.explain.timing import ScheduleTiming, timing_of
 from worker.operations.explain.upstream_gates import UpstreamsSeen, UpstreamView
+from worker.runtime.turns import in_turns
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
@@ -41,12 +43,15 @@ class SnapshotLoader:
         schedule = schedule_of(applied.pipeline, key.schedule)
         names = required_sensors(applied.pipeline, schedule)
         inputs = await read_rule_inputs(self._tables, applied.pipeline, names, key.period, now)
+        data = {name: sensor.data for name, sensor in inputs.sensors.items()}
+        result = await in_turns(evaluate_in_turns(applied.pipeline.rules, data, now, inputs.absences))
         return RunSnapshot(
             key=key,
             now=now,
             pipeline=applied.pipeline,
             schedule=schedule,
             config=await self._config(applied, version),
+            rules_result=result,
             pause=await Pauses(self._tables).load(key.pipeline),
             run=run,
             request=await Requests(self._tables).rerun_of(key),

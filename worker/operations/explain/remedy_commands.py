@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from typing import Final
 
 from worker.core.model.checks import Operator
-from worker.core.model.rules import GroupResult, RuleResult, evaluate, evaluate_rule
+from worker.core.model.rules import GroupResult, RuleResult, evaluate_rule
 from worker.core.model.values import Json
 from worker.operations.explain.explanation import Explanation
 from worker.operations.explain.remedies import change_for
@@ -43,7 +43,7 @@ def _failed(sight: RunSnapshot) -> Iterator[RuleResult]:
         result = evaluate_rule(sight.schedule.trigger.rule, data, sight.now)
         if not result.passed:
             yield result
-    yield from _failed_in(evaluate(sight.pipeline.rules, data, sight.now))
+    yield from _failed_in(sight.rules_result)
 
 
 def _failed_in(group: GroupResult) -> Iterator[RuleResult]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from worker.core.model.rules import Rule, evaluate, evaluate_rule, leaves
+from worker.core.model.rules import Rule, evaluate_rule, leaves
 from worker.core.model.run_names import replay_command, rerun_command
 from worker.core.model.sla_times import times_for_run
 from worker.core.model.summaries import SUMMARY_KEY, summary_text
@@ -154,8 +154,7 @@ def _rehearsal(sight: RunSnapshot, rehearsal: DryRun) -> GateFinding:
 
 
 def rules(sight: RunSnapshot) -> GateFinding:
-    sensors = {name: sensor.data for name, sensor in sight.sensors.items()}
-    result = evaluate(sight.pipeline.rules, sensors, sight.now, sight.absences)
+    result = sight.rules_result
     conditions = tuple(conditions_of(result, sight.sensors, sight.own_run, sight.probes))
     if is_under_way(sight):
         return is_open(Gate.RULES, f"passed when the job started; now {result.reason}", conditions)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.rules import GroupResult
 from worker.core.run.state import DryRun, ForeignRun, Pause, Run
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
@@ -44,7 +45,8 @@ class RunSnapshot:
     """Holds the state of one run. `sensors` are those of trigger and rules, by the name used there.
 
     Each sensor has the key under which it is stored. The valid result of a probe is one of them. `absences` says why a
-    probe has none, and `probes` describes the results that are stored.
+    probe has none, and `probes` describes the results that are stored. `rules_result` comes with them:
+    patterns can take long, so the rules are evaluated once, in turns with everything else on the loop.
     """
 
     key: RunKey
@@ -52,6 +54,7 @@ class RunSnapshot:
     pipeline: Pipeline
     schedule: Schedule
     config: StoredVersion
+    rules_result: GroupResult  # of the pipeline's rules, on these sensors at `now`
     pause: Pause | None = None
     run: AnyRun | None = None
     request: RerunRequest | None = None  # the last one, answered or not

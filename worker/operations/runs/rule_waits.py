@@ -6,7 +6,8 @@ from datetime import datetime
 from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
 from worker.core.model.readiness import ReadinessVerdict
-from worker.core.model.rules import GroupResult, evaluate
+from worker.core.model.rules import GroupResult, evaluate_in_turns
+from worker.runtime.turns import in_turns
 from worker.store.repos.probes.traits import read_rule_inputs
 from worker.store.repos.readiness import ReadinessRows
 from worker.store.table import Tables
@@ -43,7 +44,7 @@ class RuleWaits:
         names = required_sensors(version.pipeline, schedule)
         read = await read_rule_inputs(self._tables, version.pipeline, names, key.period, now)
         data = {name: sensor.data for name, sensor in read.sensors.items()}
-        return waits_for_rules(evaluate(version.pipeline.rules, data, now, read.absences))
+        return waits_for_rules(await in_turns(evaluate_in_turns(version.pipeline.rules, data, now, read.absences)))
 
 
 def waits_for_rules(result: GroupResult) -> str:
