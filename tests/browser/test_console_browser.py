@@ -41,6 +41,8 @@ PAGES = {
     "timeline": "/timeline",
     "alerts": "/alerts",
     "lineage": f"/lineage/risk-report?period={YESTERDAY}",
+    "runs": "/runs?state=failed&since=7d",
+    "bulk form": "/runs/rerun?state=failed&since=7d",
     "form": f"{FAILED}/rerun",
     "sign in": "/signin",
     "nowhere": NOWHERE,

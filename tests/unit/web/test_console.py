@@ -445,6 +445,8 @@ async def _hostile(world: ConsoleWorld) -> None:
 PAGES = [
     "/",
     "/pipelines",
+    "/runs?state=failed",
+    "/runs/rerun?state=failed",
     "/events",
     "/events?show=deadlines",
     "/deadletters",

@@ -16,7 +16,7 @@ from worker.operations.runs.run_filter import WindowTooLong
 from worker.store.table import StaleWrite
 from worker.web.api.actions import actions_router
 from worker.web.api.alerts import alerts_router
-from worker.web.api.bulk import AT_ONCE_MAX, bulk_router
+from worker.web.api.bulk import bulk_router
 from worker.web.api.context import ApiContext
 from worker.web.api.deadletters import deadletters_router
 from worker.web.api.events import events_router
@@ -85,7 +85,6 @@ def make_api(context: ApiContext) -> FastAPI:
     )
     api.state.context = context
     api.state.summary = SummaryCache()
-    api.state.bulk_turns = asyncio.Semaphore(AT_ONCE_MAX)
     for router in ROUTERS:
         api.include_router(router, prefix=PREFIX, responses=PROBLEMS)
     api.openapi = partial(openapi_document, api)

@@ -1,50 +1,31 @@
 """Bulk operations over HTTP: a preview, the start of exactly what was previewed, and its progress."""
 
-import asyncio
 from collections import Counter
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
-from starlette.background import BackgroundTask
 
-from worker.config.store_setting import GROUP
-from worker.core.errors import WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.bulk.execution import BulkRequests, BulkSpec, RunForecast
-from worker.operations.bulk.preview_token import (
-    LENGTH_MAX,
-    VALID_FOR,
-    BadPreviewToken,
-    PreviewClaim,
-    read_token,
-    write_token,
-)
-from worker.operations.bulk.selection import RunSelection, fixed_filter, select_by_filter
-from worker.operations.bulk.start import start_bulk
-from worker.operations.operator_actions import Requester
+from worker.operations.bulk.execution import BulkSpec, RunForecast
+from worker.operations.bulk.preview_token import LENGTH_MAX
 from worker.operations.runs.deletion import CannotDelete, DeletionSpec, RunDeletion
 from worker.operations.runs.run_filter import RunFilter
-from worker.runtime.ids import random_id, random_long_id
-from worker.runtime.logs import logger
 from worker.store.repos.bulk_operations import BulkAction, BulkOperation, BulkOperations, BulkResult, BulkRunResult
-from worker.store.repos.callback_key import make_callback_key
 from worker.store.table import StaleWrite
 from worker.web.api.audit import requester_of
+from worker.web.api.bulk_previews import carried_out_later, preview_runs, start_previewed
 from worker.web.api.context import ApiContext, Author, Context
 from worker.web.api.parameters import RunName, unknown_run
 from worker.web.api.responses import record
 from worker.web.api.schemas import ApiModel, Reason
-from worker.web.api.submissions import OUR_REASONS
 from worker.web.problems import ProblemType, WebProblem
 
-AT_ONCE_MAX: Final = 4  # operations that one server carries out at a time
 SHOWN_MAX: Final = 1_000
 
 bulk_router = APIRouter(tags=["bulk"])
-_log = logger()
 
 
 class BulkFilter(ApiModel):
@@ -144,62 +125,37 @@ class RunDeletionDocument(ApiModel):
 @bulk_router.post("/bulk/preview", summary="Preview a bulk operation", response_model=BulkPreviewDocument)
 async def preview_bulk(context: Context, author: Author, body: BulkPreviewBody) -> Response:
     """Select at most 1,000 runs and return what a request for each would lead to. Nothing is requested."""
-    if body.reason in OUR_REASONS:
-        raise WebProblem(ProblemType.INVALID, f"the reason {body.reason!r} is the worker's own; use other words")
     wanted = BulkSpec(
         action=BulkAction(body.action),
         reason=body.reason,
         supersede=body.supersede,
         waive_sla=body.waive_deadline,
     )
-    now = context.clock.now()
-    runs = fixed_filter(_filter(body.filter), wanted.action, now)
-    selection = await select_by_filter(context.tables, runs, now)
-    by = requester_of(author)
-    forecasts = await BulkRequests(context.tables, context.clock, by).preview(selection.runs, wanted)
-    claim = PreviewClaim(
-        bulk_id=random_id(),
-        wanted=wanted,
-        runs=runs,
-        digest=selection.digest,
-        by=by.name,
-        expires_at=now + VALID_FOR,
-    )
-    accepted = sum(each.is_accepted for each in forecasts)
+    preview = await preview_runs(context, author, _filter(body.filter), wanted)
     return record(
         {
             "type": "bulkPreview",
             "action": wanted.action.value,
-            "runs": len(forecasts),
-            "accepted": accepted,
-            "rejected": len(forecasts) - accepted,
-            "leftOut": selection.left_out or None,
-            "token": write_token(claim, await _key(context)),
-            "expiresAt": format_rfc3339(claim.expires_at),
-            "items": [_forecast(each) for each in forecasts],
+            "runs": len(preview.forecasts),
+            "accepted": preview.accepted,
+            "rejected": preview.rejected,
+            "leftOut": preview.left_out or None,
+            "token": preview.token,
+            "expiresAt": format_rfc3339(preview.expires_at),
+            "items": [_forecast(each) for each in preview.forecasts],
         }
     )
 
 
 @bulk_router.post("/bulk", summary="Start a previewed bulk operation", status_code=202, response_model=BulkDocument)
-async def start_bulk_operation(request: Request, context: Context, author: Author, body: BulkBody) -> Response:
+async def start_bulk_operation(context: Context, author: Author, body: BulkBody) -> Response:
     """Start what was previewed, 20 requests a second, and return at once.
 
     The same token again returns the same operation, and continues it if it was interrupted.
     """
-    by, now = requester_of(author), context.clock.now()
-    key = await _key(context)
-    try:
-        claim = read_token(body.token, key, by=by.name, now=now)
-    except BadPreviewToken as error:
-        raise WebProblem(ProblemType.INVALID, str(error)) from error
-    operation = await BulkOperations(context.tables).load(claim.bulk_id)
-    if operation is None:
-        operation = await _started(context, by, claim)
-    progress = await _progress(context, operation)
-    background = _later(request, context, by, operation)
-    response = record(progress, 202, {"Location": f"/api/v1/bulk/{operation.id}"})
-    response.background = background
+    operation = await start_previewed(context, author, body.token)
+    response = record(await _progress(context, operation), 202, {"Location": f"/api/v1/bulk/{operation.id}"})
+    response.background = carried_out_later(context, author, operation)
     return response
 
 
@@ -255,48 +211,6 @@ async def delete_run(
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
-
-
-async def _started(context: ApiContext, by: Requester, claim: PreviewClaim) -> BulkOperation:
-    """Store the operation, if its filter still selects what was previewed. Raises `WebProblem`."""
-    selection: RunSelection = await select_by_filter(context.tables, claim.runs, context.clock.now())
-    if selection.digest != claim.digest:
-        raise WebProblem(
-            ProblemType.PREVIEW_CHANGED, "since the preview other runs match the filter; preview again and look at them"
-        )
-    if not selection.runs:
-        raise WebProblem(ProblemType.NOTHING_TO_DO, "no run matches the filter")
-    return await start_bulk(
-        context.tables,
-        context.clock,
-        by,
-        claim.wanted,
-        selection,
-        command=f"web-{claim.bulk_id}",
-        bulk_id=claim.bulk_id,
-    )
-
-
-def _later(request: Request, context: ApiContext, by: Requester, operation: BulkOperation) -> BackgroundTask | None:
-    if operation.finished_at is not None:
-        return None
-    return BackgroundTask(_carry_out, context, by, operation, request.app.state.bulk_turns)
-
-
-async def _key(context: ApiContext) -> bytes:
-    return await make_callback_key(context.tables, GROUP, lambda: random_long_id() + random_long_id())
-
-
-async def _carry_out(context: ApiContext, by: Requester, operation: BulkOperation, turns: asyncio.Semaphore) -> None:
-    """Make the requests after the response was sent. If the server ends, the token continues them."""
-    async with turns:
-        try:
-            results = await BulkRequests(context.tables, context.clock, by).execute(operation)
-        except WorkerError as error:
-            _log.warning("bulk.interrupted", bulk=operation.id, problem=str(error))
-            return
-    counts = Counter(each.result for each in results)
-    _log.info("bulk.finished", bulk=operation.id, requested=counts[BulkResult.REQUESTED], of=len(results))
 
 
 async def _progress(context: ApiContext, operation: BulkOperation) -> dict[str, Json]:

@@ -1,5 +1,6 @@
 """What the handlers of the API share: the store, the clock, and who calls."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from worker.web.guard import CALLER, REQUEST_ID
 from worker.web.live.polled_source import READS_PER_S
 from worker.web.live.updates import LiveUpdates, open_updates
 
+BULKS_AT_ONCE_MAX: Final = 4  # bulk operations that one server carries out at a time
 STATISTICS_KEPT: Final = timedelta(seconds=5)  # of the current day; earlier days are read as they are
 
 
@@ -38,6 +40,7 @@ class ApiContext:
     live: LiveUpdates = field(init=False)
     versions: PipelineVersions = field(init=False)  # shared, because a parsed configuration is worth keeping
 
+    bulk_turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BULKS_AT_ONCE_MAX))
     lineage: LineageReader = field(init=False)  # shared, because it follows the graph of all pipelines
     sensors: SensorWriter = field(init=False)
     statistics: RunStatistics = field(init=False)  # shared, so that any number of callers list the current day once

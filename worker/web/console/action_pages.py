@@ -70,6 +70,7 @@ class ActionForm:
     zone: str = ""  # of the clock that `until` is meant by
     back: str = ""
     count: str = ""
+    token: str = ""  # of the preview that is confirmed
     is_confirmed: bool = False
 
     @property
@@ -194,6 +195,7 @@ async def read_form(request: Request) -> ActionForm:
         zone=values.get("zone", "")[:64],
         back=values.get("back", "")[:500],
         count=values.get("count", "")[:20],
+        token=values.get("token", ""),
         is_confirmed=values.get("confirm") == "1",
     )
 

@@ -18,6 +18,7 @@ from worker.web.console.deadletters_page import deadletters_page
 from worker.web.console.events_page import events_page
 from worker.web.console.lineage_page import lineage_page
 from worker.web.console.overview_page import banners_fragment, overview_fragment, overview_page
+from worker.web.console.pages.bulk_pages import bulk_page, bulk_rerun_page
 from worker.web.console.pages.deadletter_pages import (
     deadletter_action_page,
     deadletter_page,
@@ -43,6 +44,7 @@ PAGES: Final[dict[str, ConsolePage]] = {
     "/pipelines": pipelines_page,
     "/pipelines/{pipeline}": pipeline_page,
     "/runs": runs_page,
+    "/bulk/{bulk}": bulk_page,
     "/timeline": timeline_page,
     "/events": events_page,
     "/deadletters": deadletters_page,
@@ -69,6 +71,7 @@ FORMS: Final[dict[str, ConsolePage]] = {
     "/deadletters/{source}/replay": source_replay_page,
     "/deadletters/{source}/{letter}/{action}": deadletter_action_page,
     "/pipelines/{pipeline}/{action}": pipeline_action_page,
+    "/runs/rerun": bulk_rerun_page,
     "/runs/{pipeline}/{schedule}/{period}/{action}": run_action_page,
 }
 
