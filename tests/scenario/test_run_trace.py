@@ -54,7 +54,7 @@ async def test_the_trace_of_a_run_reaches_a_collector(tmp_path: Path) -> None:
 
                 async def is_sent() -> bool:
                     await asyncio.sleep(0)
-                    return len(collector.spans) >= 6
+                    return len(collector.spans) >= 8
 
                 await wait_until(has_succeeded, within_s=PATIENCE_S, workers=[worker])
                 await wait_until(is_sent, within_s=PATIENCE_S, workers=[worker])
@@ -63,12 +63,15 @@ async def test_the_trace_of_a_run_reaches_a_collector(tmp_path: Path) -> None:
 
     spans = collector.spans
     jobs = [span for span in spans if span["name"] == "job"]
+    starts = [span for span in spans if span["name"] == "start"]
     contexts = (tmp_path / "contexts").read_text().split()
 
     assert [f"00-{span['traceId']}-{span['spanId']}-01" for span in jobs] == contexts
     lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"fact.handled"' in line]
     assert {line["trace_id"] for line in lines if line["run_id"]} == {span["traceId"] for span in spans}
     assert len({span["traceId"] for span in spans}) == 1
+    assert [span["parentSpanId"] for span in starts] == [span["parentSpanId"] for span in jobs]
+    assert [span["endTimeUnixNano"] for span in starts] == [span["startTimeUnixNano"] for span in jobs]
     assert [span.get("status", {}).get("code", "") for span in jobs] == ["STATUS_CODE_ERROR", ""]
     assert {each["x-tenant"] for each in collector.headers} == {"data team"}
     assert {each["Content-Encoding"] for each in collector.headers} == {"gzip"}

@@ -17,7 +17,7 @@ from consumers.streams.consumer import StreamConsumer
 from consumers.streams.sharded import ShardedConsumer
 from scheduler.apscheduler_jobs import JobEnd, JobOverrun
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
-from worker.app.finished_attempts import finished_attempts
+from worker.app.finished_attempts import finished_attempts, started_job
 from worker.app.session import SessionWork
 from worker.app.web import open_health
 from worker.app.worklog import log_notice
@@ -171,6 +171,8 @@ class Telemetry:
                 self.meters.observe(Metric.JOB_DURATION, max(0.0, took), attempt.outcome)
             if self._traces is not None:
                 self._traces.add(attempt)
+        if self._traces is not None and (started := started_job(before, run)) is not None:
+            self._traces.add(started)
 
     def evaluated(self, result: str, seconds: float) -> None:
         self.meters.observe(Metric.EVALUATION, seconds, result)

@@ -1,8 +1,9 @@
 """Traces for an OpenTelemetry collector: one for each run.
 
-A worker sends the spans of an attempt when the attempt ends. It makes them from the run's row, also if another worker
-held the run before. They are lost if the worker dies within seconds of the end: the store, the events and the log have
-everything that they show.
+A worker sends the spans of an attempt when the attempt ends, and the span of a job's start when the job was started:
+the row of a running job does not say any more when its start was decided. It makes them from the run's row, also if
+another worker held the run before. They are lost if the worker dies within seconds: the store, the events and the log
+have everything that they show.
 """
 
 from collections import deque
@@ -17,10 +18,24 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
 SENT_EVERY_S: Final = 5.0
-WAITING_MAX: Final = 2_000  # attempts, of up to three spans each; the oldest are dropped
-SENT_MAX: Final = 150  # attempts of one request
+WAITING_MAX: Final = 2_000  # attempts, of up to four spans each, and starts; the oldest are dropped
+SENT_MAX: Final = 150  # attempts and starts of one request
 
 _log = logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedJob:
+    """StartedJob is a job that is known to be started, and when Interlock decided to start it."""
+
+    key: RunKey
+    run_id: str
+    number: int  # of its attempt
+    began_at: datetime  # the attempt
+    decided_at: datetime
+    started_at: datetime
+    job_type: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,7 @@ class FinishedAttempt:
     number: int
     began_at: datetime
     started_at: datetime | None  # None: no job was started
+    stop_asked_at: datetime | None = None  # None: it ended without a stop, or the stop was never confirmed
     ended_at: datetime
     outcome: str
     has_failed: bool
@@ -40,25 +56,28 @@ class FinishedAttempt:
     job: str
 
 
-# Sends the spans of attempts in one request. Raises `RetryLater`.
-SendSpans: TypeAlias = Callable[[Sequence[FinishedAttempt]], Awaitable[None]]
+Traced: TypeAlias = StartedJob | FinishedAttempt
+
+
+# Sends the spans of attempts and starts in one request. Raises `RetryLater`.
+SendSpans: TypeAlias = Callable[[Sequence[Traced]], Awaitable[None]]
 
 
 class RunTraces:
-    """Keeps attempts until their spans are sent, within bounds."""
+    """Keeps attempts and starts until their spans are sent, within bounds."""
 
     def __init__(self, clock: Clock, send: SendSpans) -> None:
         self._clock, self._send = clock, send
-        self._waiting: deque[FinishedAttempt] = deque()
+        self._waiting: deque[Traced] = deque()
         self._dropped = 0
         self._is_refused = False
 
-    def add(self, attempt: FinishedAttempt) -> None:
-        """Keep an attempt until its spans are sent."""
+    def add(self, traced: Traced) -> None:
+        """Keep an attempt or a start until its spans are sent."""
         if len(self._waiting) >= WAITING_MAX:
             self._waiting.popleft()
             self._dropped += 1
-        self._waiting.append(attempt)
+        self._waiting.append(traced)
 
     async def run(self) -> None:
         """Send spans every few seconds, until cancelled."""

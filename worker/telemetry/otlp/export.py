@@ -25,7 +25,7 @@ from worker.runtime.logs import REDACTED, redacted_text
 from worker.telemetry.meters import Meters
 from worker.telemetry.otlp.metrics import ReportedTotals, report_of
 from worker.telemetry.otlp.spans import SpanMaker
-from worker.telemetry.traces import FinishedAttempt
+from worker.telemetry.traces import Traced
 
 # By the value of OTEL_EXPORTER_OTLP_PROTOCOL: where the exporters are, and the extra that installs them.
 PROTOCOLS: Final = {
@@ -169,7 +169,7 @@ class OtlpSpans:
     def __init__(self, resource: Resource, exporter: SpanExporter, warnings: LibraryWarnings) -> None:
         self._maker, self._exporter, self._call = SpanMaker(resource), exporter, OneCall("otlp-traces", warnings)
 
-    async def send(self, attempts: Sequence[FinishedAttempt]) -> None:
+    async def send(self, attempts: Sequence[Traced]) -> None:
         """Send spans in one request. Raises `RetryLater` if the collector did not accept them."""
 
         def export() -> bool:

@@ -1,4 +1,4 @@
-"""Makes the spans of finished attempts with OpenTelemetry's SDK: its sampler and its limits apply."""
+"""Makes the spans of attempts with OpenTelemetry's SDK: its sampler and its limits apply."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,11 +8,11 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from worker.core.model.trace_ids import span_id, trace_id
 from worker.runtime.logs import redacted_text
-from worker.telemetry.traces import FinishedAttempt
+from worker.telemetry.traces import FinishedAttempt, StartedJob, Traced
 
 SCOPE: Final = "interlock"
 
@@ -26,44 +26,61 @@ class SpanMaker:
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer(SCOPE)
 
-    def spans_of(self, attempts: Sequence[FinishedAttempt]) -> list[ReadableSpan]:
-        """Return the spans of attempts that the sampler takes: the whole, its evaluation and its job."""
+    def spans_of(self, attempts: Sequence[Traced]) -> list[ReadableSpan]:
+        """Return the spans that the sampler takes: attempts with their parts, and starts of jobs."""
         for attempt in attempts:
-            self._trace(attempt)
+            match attempt:
+                case StartedJob():
+                    self._trace_start(attempt)
+                case FinishedAttempt():
+                    self._trace(attempt)
         return self._ended.taken()
 
-    def _trace(self, attempt: FinishedAttempt) -> None:
+    def _trace_start(self, start: StartedJob) -> None:
+        # The attempt goes on. Its span here is never ended, so it is not sent: it gives the parent's id and lets the
+        # sampler decide as it will when the attempt ends.
+        within = set_span_in_context(self._begin(start), Context())
+        self._part(start, "start", within, start.decided_at, start.started_at)
+
+    def _begin(self, attempt: Traced) -> Span:
         self._ids.follow(attempt, "attempt")
-        whole = self._tracer.start_span(
+        return self._tracer.start_span(
             f"attempt {attempt.key.pipeline}",
             context=Context(),
             attributes=_facts(attempt),
             start_time=nanoseconds(attempt.began_at),
         )
+
+    def _trace(self, attempt: FinishedAttempt) -> None:
+        whole = self._begin(attempt)
         within = set_span_in_context(whole, Context())
         self._part(attempt, "evaluate", within, attempt.began_at, attempt.started_at or attempt.ended_at)
         if attempt.started_at is not None:
-            self._part(attempt, "job", within, attempt.started_at, attempt.ended_at, kind=SpanKind.CLIENT)
+            error = _error(attempt) if attempt.has_failed else None
+            self._part(attempt, "job", within, attempt.started_at, attempt.ended_at, kind=SpanKind.CLIENT, error=error)
+        if attempt.stop_asked_at is not None:
+            self._part(attempt, "stop", within, attempt.stop_asked_at, attempt.ended_at)
         if attempt.has_failed:
             whole.set_status(_error(attempt))
         whole.end(nanoseconds(max(attempt.began_at, attempt.ended_at)))
 
     def _part(
         self,
-        attempt: FinishedAttempt,
+        attempt: Traced,
         part: str,
         within: Context,
         begin: datetime,
         end: datetime,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
+        error: Status | None = None,
     ) -> None:
         self._ids.follow(attempt, part)
         span = self._tracer.start_span(
             part, context=within, kind=kind, attributes=_facts(attempt), start_time=nanoseconds(begin)
         )
-        if attempt.has_failed and part != "evaluate":
-            span.set_status(_error(attempt))
+        if error is not None:
+            span.set_status(error)
         span.end(nanoseconds(max(begin, end)))
 
 
@@ -73,7 +90,7 @@ class _RunIds(IdGenerator):
     def __init__(self) -> None:
         self._trace = self._span = ""
 
-    def follow(self, attempt: FinishedAttempt, part: str) -> None:
+    def follow(self, attempt: Traced, part: str) -> None:
         self._trace = trace_id(attempt.run_id)
         self._span = span_id(attempt.run_id, attempt.number, part)
 
@@ -104,17 +121,18 @@ def nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
 
 
-def _facts(attempt: FinishedAttempt) -> dict[str, str | int]:
+def _facts(attempt: Traced) -> dict[str, str | int]:
+    outcome, has_failed = ("", False) if isinstance(attempt, StartedJob) else (attempt.outcome, attempt.has_failed)
     facts: dict[str, str | int] = {
         "interlock.pipeline": str(attempt.key.pipeline),
         "interlock.schedule": str(attempt.key.schedule),
         "interlock.period": str(attempt.key.period),
         "interlock.run.id": attempt.run_id,
         "interlock.run.attempt": str(attempt.number),
-        "interlock.outcome": attempt.outcome,
+        "interlock.outcome": outcome,
         "interlock.job.type": attempt.job_type,
         "interlock.job.id": attempt.job,
-        "error.type": attempt.outcome if attempt.has_failed else "",
+        "error.type": outcome if has_failed else "",
     }
     return {name: value for name, value in facts.items() if value}
 
