@@ -70,7 +70,7 @@ class Groups:
             if alerts:
                 severity = gravest(each.severity for each in alerts)
                 events = [each.event for each in alerts]
-                await self._with.post(channel, text.group(severity, events), events)
+                await self._with.post(channel, text.group(severity, events, self._with.pages), events)
                 # The message is posted, so the rows must be dropped: otherwise the events would be posted again.
                 await self._with.tries.forever(lambda: self._with.grouped.drop(channel, alerts))
                 _log.info("group.told", channel=channel, type=event_type, count=len(alerts))

@@ -136,13 +136,13 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
     return ChatMessage(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
 
 
-def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
+def group(severity: Severity, events: Sequence[Event], pages: PublicPages = NO_PAGES) -> ChatMessage:
     """Render events of one type that arrived too fast to be posted separately, oldest first."""
     event_type, counted = events[0].type, group_count(events)
     return ChatMessage(
         _notice(f"{event_type}: {counted}"),
         [
-            _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
+            _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}", group_page(events, pages)),
             *_body("\n".join(group_lines(events))),
             _context(f"grouped, because there were many; they have no threads. {group_list_hint(events)}"),
         ],
@@ -158,6 +158,11 @@ def group_lines(events: Sequence[Event]) -> list[str]:
     if len(events) > NAMED_MAX:
         return [*_causes(events), *_named(events)]
     return [f"{subject_name(event)}: {_cause(event)}" for event in events]
+
+
+def group_page(events: Sequence[Event], pages: PublicPages) -> str:
+    """Return the address of the list that has all events of a group, or their runs; "" if there is none."""
+    return pages.about_many(events[0].type, events[0].at)
 
 
 def group_list_hint(events: Sequence[Event]) -> str:

@@ -31,6 +31,7 @@ from tests.support.worlds.alerts import an_event
 from worker.core.model.events import Event, EventType
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient
+from worker.operations.page_links import PublicPages
 from worker.runtime.clock import SystemClock
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "alert-targets.md"
@@ -84,6 +85,22 @@ async def test_a_target_accepts_alerts_whatever_text_they_hold(http: HttpClient,
 
     assert len(fake.requests) >= 6
     assert "\u202e" not in json.dumps([body for _, body in fake.requests], ensure_ascii=False) or name == "webhook"
+
+
+async def test_a_group_links_to_the_list_of_its_runs(http: HttpClient) -> None:
+    pages = PublicPages("https://data.example.com")
+    events = [an_event(f"g{n}", EventType.RETRY_EXHAUSTED, version=1, pipeline=f"p{n}") for n in range(3)]
+    group = GroupNotice(events=events, severity=Severity.ALERT, subject="interlock/group/x")
+    page = pages.about_many(EventType.RETRY_EXHAUSTED, events[0].at)
+    assert page.startswith("https://data.example.com/runs?state=failed&since=")
+    pager, teams = FakePagerDuty(CLOCK), FakeTeams(CLOCK, per_second=100)
+    async with pager.on_loopback() as pager_url, teams.on_loopback() as teams_url:
+        await PagerDutyTarget(http, kept(KEY), api=pager_url, pages=pages).send_group(group)
+        await TeamsTarget(http, kept(f"{teams_url}hidden?sig=good"), pages=pages).send_group(group)
+
+    [(_, said)], [(_, posted)] = pager.requests, teams.requests
+    assert json.loads(json.dumps(said))["links"] == [{"href": page, "text": "open the list"}]
+    assert page in json.dumps(posted)
 
 
 OWN_SECRETS = {"webhook": SECRET + " {url}hidden", "pagerduty": KEY, "teams": "{url}hidden?sig=good"}

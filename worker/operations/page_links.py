@@ -6,10 +6,13 @@ keep links: a run has one page for ever, also before it exists.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
+from worker.core.time.timestamps import format_rfc3339
 
 
 def page_path(*parts: str, query: Mapping[str, str] | None = None) -> str:
@@ -39,10 +42,27 @@ class PublicPages:
 
     def about(self, pipeline: str, schedule: str, period: str) -> str:
         """Return the address of a run's page, else of its pipeline's; "" without either."""
-        base = self.url.rstrip("/")
-        if not (base and pipeline) or urlsplit(base).scheme not in {"http", "https"}:
+        base = self._base
+        if not (base and pipeline):
             return ""
         return f"{base}{run_path(pipeline, schedule, period) if schedule and period else pipeline_page(pipeline)}"
+
+    def about_many(self, event_type: str, since: datetime) -> str:
+        """Return the address of a list of what a group of events is about; "" if there is none.
+
+        Runs that failed for good are a list of runs, from which operators rerun them together.
+        """
+        if not self._base or event_type not in set(EventType):
+            return ""
+        at = format_rfc3339(since.replace(microsecond=0))
+        if event_type == EventType.RETRY_EXHAUSTED:
+            return f"{self._base}{page_path('runs', query={'state': 'failed', 'since': at})}"
+        return f"{self._base}{page_path('events', query={'type': event_type, 'since': at})}"
+
+    @property
+    def _base(self) -> str:
+        """Return the public URL without a slash at its end; "" if it is none that a browser may open."""
+        return self.url.rstrip("/") if urlsplit(self.url).scheme in {"http", "https"} else ""
 
 
 NO_PAGES: Final = PublicPages()

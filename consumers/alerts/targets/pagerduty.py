@@ -60,7 +60,10 @@ class PagerDutyTarget:
             "list": text.group_list_hint(group.events),
         }
         payload = self._payload(f"{first.type}: {count}", group.severity, first, detail)
-        await self._enqueue({"event_action": "trigger", "dedup_key": dedup_key(group.subject), "payload": payload})
+        said: dict[str, Json] = {"event_action": "trigger", "dedup_key": dedup_key(group.subject), "payload": payload}
+        page = text.group_page(group.events, self._pages)
+        links: list[Json] = [{"href": page, "text": "open the list"}] if page else []
+        await self._enqueue({**said, "client": "Interlock", "links": links})
 
     async def send_test(self, at_text: str) -> None:
         """Open an alert of severity info and resolve it at once."""

@@ -45,7 +45,8 @@ class TeamsTarget:
     async def send_group(self, group: GroupNotice) -> None:
         title = f"{group.events[0].type}: {text.group_count(group.events)}"
         lines = "\n".join(text.group_lines(group.events))
-        await self._send(card(title, COLORS[group.severity], lines, text.group_list_hint(group.events)))
+        page = text.group_page(group.events, self._pages)
+        await self._send(card(title, COLORS[group.severity], lines, text.group_list_hint(group.events), page))
 
     async def send_test(self, at_text: str) -> None:
         await self._send(card("Test of the alert path", "default", f"Nothing is wrong. Sent at {at_text}.", ""))

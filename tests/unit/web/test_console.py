@@ -615,3 +615,4 @@ async def test_a_section_of_the_overview_says_how_many_it_does_not_show(world: C
 
     assert "303 active runs" in text
     assert "Waiting longest 10 of 300 all" in text
+    assert 'href="/runs?state=waiting"' in (await world.get("/")).text

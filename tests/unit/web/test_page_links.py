@@ -1,7 +1,8 @@
 """Links to the console are a contract: their shapes, from alerts and the bus through sign-in, below a path."""
 
 import re
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -9,8 +10,9 @@ from consumers.alerts import text
 from consumers.outbox.bus import entry_of
 from consumers.outbox.envelopes import INFRASTRUCTURE
 from consumers.outbox.routes import envelope, event_in
+from consumers.outbox.severities import Severity
 from tests.support.builders.cli_runs import key_of
-from tests.support.worlds.console import YESTERDAY, a_console_world, fill_store
+from tests.support.worlds.console import MORNING, YESTERDAY, a_console_world, fill_store
 from tests.support.worlds.web import VIEWER, rules
 from worker.core.model.events import Event, EventType
 from worker.operations.page_links import PublicPages, page_path, pipeline_page, run_page, run_path
@@ -83,6 +85,31 @@ def test_an_event_without_a_run_links_to_its_pipeline_or_to_nothing() -> None:
 def test_without_a_public_address_there_is_no_link(url: str) -> None:
     assert links_in(text.alert(an_event(), PublicPages(url))) == []
     assert "links" not in from_json(entry_of(an_event(), "bus", PublicPages(url))["Detail"])  # pyright: ignore[reportOperatorIssue]
+
+
+def test_a_group_of_events_links_to_the_list_of_its_runs_or_of_its_events() -> None:
+    first = an_event()
+    exhausted = [replace(first, type=EventType.RETRY_EXHAUSTED, at=first.at.replace(microsecond=5_000))] * 3
+    base, since = "https://data.example.com/interlock", "since=2027-03-23T00%3A00%3A00Z"
+
+    assert links_in(text.group(Severity.ALERT, [first], PublicPages(PUBLIC))) == [
+        f"{base}/events?type=JOB_FAILED&amp;{since}"
+    ]
+    assert links_in(text.group(Severity.ALERT, exhausted, PublicPages(PUBLIC))) == [
+        f"{base}/runs?state=failed&amp;{since}"
+    ]
+    assert links_in(text.group(Severity.ALERT, [first])) == []
+    assert links_in(text.group(Severity.ALERT, [replace(first, type="OF_ANOTHER_SYSTEM")], PublicPages(PUBLIC))) == []
+
+
+async def test_the_link_of_a_group_opens_its_list() -> None:
+    async with a_console_world() as world:
+        await fill_store(world.tables, days=2)
+        for event_type, shown in ((EventType.RETRY_EXHAUSTED, "ledger-close"), (EventType.SLA_BREACH, "orders-daily")):
+            path = PublicPages("https://x.example").about_many(event_type, MORNING - timedelta(hours=3))
+            opened = await world.get(path.removeprefix("https://x.example"))
+            assert opened.status_code == 200, path
+            assert f'/{shown}/stream/{YESTERDAY}"' in opened.text, path
 
 
 def test_a_name_cannot_end_the_link_or_add_one() -> None:

@@ -36,6 +36,10 @@ _MORE: Final = {
     AttentionKind.MISSED: {"attention": "1"},
     AttentionKind.STUCK: {"attention": "1"},
     AttentionKind.DUE: {"sort": "deadline"},
+}
+# The same, where a filter of runs fits.
+_MORE_RUNS: Final = {
+    AttentionKind.FAILED: {"state": "failed", "since": "24h"},
     AttentionKind.WAITING: {"state": "waiting"},
 }
 
@@ -157,8 +161,8 @@ class _Lines:
         )
 
     def _more(self, kind: AttentionKind) -> str:
-        if kind is AttentionKind.FAILED:
-            return self.console.links.to("runs", state="failed", since="24h")
+        if kind in _MORE_RUNS:
+            return self.console.links.to("runs", **_MORE_RUNS[kind])
         return self.console.links.to("pipelines", **_MORE[kind])
 
     def _line(self, item: AttentionItem) -> OverviewLine:
