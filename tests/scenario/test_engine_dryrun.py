@@ -1,15 +1,19 @@
 """Dry runs: everything up to the start, nothing of it."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.forwarding_tables import ForwardingTables
 from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world, run_key
+from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.state import DryState, State
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.reruns import Rerun, Reruns
-from worker.store.table import Put, TableName
+from worker.store.table import Put, TableName, Tables, Write
 
 NEXT_DAY = "2026-03-04"
 REHEARSED = CONFIG + "dryRun: true\n"
@@ -150,6 +154,67 @@ async def test_a_part_of_a_rehearsal_that_changes_again_is_late_data_again() -> 
         await world.settle()
 
     assert (await world.events())[2:] == ["DRY_RUN_LATE_DATA"] * 3
+
+
+class Meddling(ForwardingTables):
+    """The store as a worker sees it, in which something happens between the last read and the commit of the start."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
+        self.meddle: Callable[[], Awaitable[None]] | None = None
+        self.loses_answer = False
+
+    async def commit(self, *writes: Write) -> None:
+        begins = any(_would_trigger(write) for write in writes)
+        if begins and self.meddle is not None:
+            meddle, self.meddle = self.meddle, None
+            await meddle()
+        await super().commit(*writes)
+        if begins and self.loses_answer:
+            self.loses_answer = False
+            raise RetryLater("no answer to the commit")
+
+
+def _would_trigger(write: Write) -> bool:
+    if not isinstance(write, Put) or write.key.sk != keys.dry_run_sk(run_key()):
+        return False
+    return write.row["state"] == DryState.WOULD_TRIGGER
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own record", "another worker's record"])
+@pytest.mark.parametrize("loses_answer", [False, True], ids=["answered", "commit not answered"])
+@pytest.mark.parametrize("changed", ["ready", "count", "neither"])
+@on_virtual_time
+async def test_a_change_that_is_handled_between_the_read_and_the_start_of_a_rehearsal_is_told_once(
+    changed: str, loses_answer: bool, is_own: bool
+) -> None:
+    world = await a_world(Meddling)
+    meddling = world.seen_by_workers
+    assert isinstance(meddling, Meddling)
+    async with world.worker("w1", reads_feed=False) as worker, world.worker("w2", reads_feed=False) as other:
+        await world.deploy(DRIFTING)
+        await world.count(100)
+        await world.ready()
+
+        async def change() -> None:
+            if changed == "ready":
+                await world.ready(note="corrected")
+            if changed == "count":
+                await world.count(200)
+            await world.drain(worker if is_own else other)
+
+        meddling.meddle, meddling.loses_answer = change, loses_answer
+        await world.drain(worker)
+        await world.wait(minutes=1)
+        assert meddling.meddle is None
+        before = await world.events()
+        world.read_to.clear()
+        await world.drain(worker)
+        await world.settle()
+
+    expected = {"ready": ["DRY_RUN_LATE_DATA"], "count": ["DRY_RUN_DRIFT"], "neither": []}[changed]
+    assert before[3:] == expected
+    assert await world.events() == before
 
 
 @on_virtual_time

@@ -7,10 +7,11 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
 from worker.core.model.pipeline import Pipeline, Schedule
-from worker.core.run.dry_run import NOTHING_SPENT, decide, evolve
+from worker.core.model.values import Json
+from worker.core.run.dry_run import NOTHING_SPENT, changes_since_start, decide, evolve
 from worker.core.run.effects import BeginDryRun, EvaluateNow
 from worker.core.run.evaluation import evaluate_rules
-from worker.core.run.facts import Fact, JobReported, RerunRequested, RulesNotHeld, TimerFired
+from worker.core.run.facts import Fact, JobReported, RerunRequested, RulesHeld, RulesNotHeld, TimerFired
 from worker.core.run.next_wakeup import next_beat
 from worker.core.run.reruns import spent_by
 from worker.core.run.state import DryRun, DryState, Spent
@@ -57,6 +58,7 @@ class DryRunEngine:
         self._evaluations = EvaluationRequests(RowKind.DRY_RUN, self._evaluate, clock=clock, timers=timers, spawn=spawn)
         self._held: dict[RunKey, datetime] = {}  # dry runs whose timers are here, and since when they wait
         self._shifts = ClockShifts(clock, standing, lambda: self._held)
+        self._unchecked: set[RunKey] = set()  # dry runs whose sensors must be read once more
 
     async def handle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         """Decide and commit one fact. Raises `RetryLater` after 8 lost races."""
@@ -76,20 +78,43 @@ class DryRunEngine:
 
     async def _evaluate(self, key: RunKey) -> None:
         run = await self._store.load(key)
-        if run is None or run.state is not DryState.EVALUATING:
+        is_waiting = run is not None and run.state is DryState.EVALUATING
+        if run is None or not (is_waiting or key in self._unchecked):
+            self._unchecked.discard(key)
             return
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
             return
-        gate = await self._upstreams.gate(key, schedule) if schedule.after else None
+        if is_waiting:
+            fact = await self._fact(run, version.pipeline, schedule)
+            if isinstance(fact, RulesHeld):
+                self._unchecked.add(key)  # before the commit, whose answer may be lost
+            await self.handle(key, fact, version, schedule)
+        if key in self._unchecked:
+            await self._check(key, version, schedule)
+            self._unchecked.discard(key)
+
+    async def _fact(self, run: DryRun, pipeline: Pipeline, schedule: Schedule) -> RulesHeld | RulesNotHeld:
+        gate = await self._upstreams.gate(run.key, schedule) if schedule.after else None
         if gate is not None and not gate.is_passed:
-            await self.handle(key, RulesNotHeld(attempt=run.attempt, saw={}, reason=gate.reason), version, schedule)
+            return RulesNotHeld(attempt=run.attempt, saw={}, reason=gate.reason)
+        read = await self._sensors.for_start(run.key, pipeline, schedule)
+        return await in_turns(evaluate_rules(pipeline, read.seen, run.attempt, self._clock.now(), read.absences))
+
+    async def _check(self, key: RunKey, version: Version, schedule: Schedule) -> None:
+        """Handle what changed between the last read of the sensors and the commit that the rules hold.
+
+        A change after the commit has a record that finds the dry run as committed.
+        """
+        run, pipeline = await self._store.load(key), version.pipeline
+        if run is None or run.state is not DryState.WOULD_TRIGGER:
             return
-        read = await self._sensors.for_start(key, version.pipeline, schedule)
+        seen = (await self._sensors.for_start(key, pipeline, schedule)).seen
+        baseline = await self._sensors.baseline(key) if pipeline.post_run else dict[str, Json]()
         now = self._clock.now()
-        fact = await in_turns(evaluate_rules(version.pipeline, read.seen, run.attempt, now, read.absences))
-        await self.handle(key, fact, version, schedule)
+        for fact in changes_since_start(run, pipeline, schedule, seen, baseline=baseline, now=now):
+            await self.handle(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:
         """Handle the timer of a dry run: its next evaluation is due."""

@@ -17,6 +17,7 @@ from worker.core.model.values import Json
 from worker.core.run.clock_shift import decide_step, realign
 from worker.core.run.context import UPSTREAM_PATIENCE, exclusion_of, limits
 from worker.core.run.create import tell_begun_by_hand
+from worker.core.run.drift import measure
 from worker.core.run.effects import (
     BeginDryRun,
     DryEffect,
@@ -30,23 +31,28 @@ from worker.core.run.effects import (
     WouldTrigger,
 )
 from worker.core.run.endings import budget_of
+from worker.core.run.evaluation import post_run_sensors
 from worker.core.run.facts import (
     ClockStepped,
     Fact,
     JobReport,
     JobReported,
+    NewRun,
+    Origin,
     PostRunSeen,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
     RunTriggered,
     SensorChanged,
+    SensorReading,
     SensorSignal,
     TimerFired,
     TriggerRequested,
 )
 from worker.core.run.post_run import is_old_image, is_since_start, noted, with_newest
 from worker.core.run.reruns import REPLAY, budget_for
+from worker.core.run.sensor_match import SensorContent, period_said, triggered
 from worker.core.run.state import (
     CHANGED_INPUTS_MAX,
     HANDLED_MAX,
@@ -312,6 +318,36 @@ def _reported(
         once=run is None,
     )
     return [*([NoteHandled(fact.identity)] if run else []), told]
+
+
+def changes_since_start(
+    run: DryRun,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    readings: Mapping[str, SensorReading],
+    *,
+    baseline: Mapping[str, Json],
+    now: datetime,
+) -> list[RunTriggered | PostRunSeen]:
+    """Return which sensors differ from what the rules held on, if they are read after that was committed.
+
+    The record of a change before the commit found a dry run that waited, and no end of a job compares the inputs.
+    """
+    found: list[RunTriggered | PostRunSeen] = []
+    for name, reading in readings.items():
+        said, content = SensorContent(reading.key or name, reading.data), reading.content_hash
+        if content == run.started_on.get(name) or period_said(said, schedule, now)[0] != run.key.period:
+            continue
+        if schedule.trigger and name == schedule.trigger.rule.key and triggered(schedule, said, now):
+            signal = SensorSignal(name, content, said_by=said.key)
+            birth = NewRun("", run.config_hash)  # a dry run has no id
+            found.append(RunTriggered(key=run.key, birth=birth, origin=Origin.SENSOR, signal=signal))
+        before = baseline.get(name)
+        if pipeline.post_run and name in post_run_sensors(pipeline) and isinstance(before, Mapping):
+            drift = measure(pipeline.post_run, said.key, before, said.data)
+            # whether the post-run rules hold makes no difference to a dry run
+            found.append(PostRunSeen(sensor_key=said.key, content_hash=content, drift=drift, rules_held=True))
+    return found
 
 
 # --- evolve -----------------------------------------------------------------------------------------------------------
