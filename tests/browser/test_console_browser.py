@@ -93,6 +93,16 @@ async def test_axe_finds_nothing_in_the_dark_and_on_a_phone(console: ServedConso
     assert await violations(page) == []
 
 
+@pytest.mark.parametrize(("width", "lines"), [(1280, 1), (390, 3)])
+async def test_the_filter_of_runs_takes_few_lines(console: ServedConsole, width: int, lines: int) -> None:
+    page = await console.open("/runs?state=failed&since=7d", operator=True, viewport={"width": width, "height": 800})
+
+    box = await page.locator("form.filter").bounding_box()
+    assert box is not None
+    assert box["height"] <= lines * 48
+    assert await width_of(page) <= width
+
+
 async def test_contrast_is_sufficient_in_the_dark(console: ServedConsole) -> None:
     page = await console.open(WAITING, color_scheme="dark")
 
