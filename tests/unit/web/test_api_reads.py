@@ -164,6 +164,10 @@ async def test_a_list_is_ndjson_on_request_and_says_how_it_ends(world: WebWorld)
     run, end = [json.loads(line) for line in response.text.splitlines()]
     assert (run["type"], run["reason"]) == ("run", "out of memory")
     assert (end["type"], end["count"], end["complete"]) == ("end", 1, False)
+    assert (await get(world, "/runs?limit=1&format=ndjson", Accept="text/html")).text == response.text
+    whole = await get(world, "/runs?limit=1&format=json", Accept="application/x-ndjson")
+    assert whole.json()["items"] == [run]
+    assert problem(await get(world, "/runs?format=xml")) == (400, "bad-request")
 
 
 async def test_a_run_is_shown_with_a_tag_that_changes_with_it(world: WebWorld) -> None:

@@ -1,5 +1,6 @@
 """The list of runs: filters in the address, pages without gaps, hostile text, wrong filters."""
 
+import json
 import re
 from collections.abc import AsyncGenerator
 from html import unescape
@@ -28,7 +29,9 @@ async def test_runs_are_found_by_state_pipeline_and_reason(world: ConsoleWorld) 
     assert "✕ failed" in await page(world, "/runs?state=failed&error=exit+code+1")
     assert len(runs_of((await world.get("/runs?state=active")).text)) == 3
     assert "No run fits." in await page(world, "/runs?pipeline=nobody*")
-    assert 'href="/api/v1/runs?state=failed&amp;since=24h"' in failed.text
+    [export] = re.findall(r'href="(/api/v1/[^"]+)">NDJSON', failed.text)
+    lines = (await world.get(unescape(export))).text.splitlines()  # as a browser asks for it
+    assert [json.loads(line)["type"] for line in lines] == ["run", "end"]
 
 
 async def test_pages_have_each_run_once(world: ConsoleWorld) -> None:

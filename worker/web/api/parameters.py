@@ -1,6 +1,6 @@
 """Parameters that many endpoints share: names in paths, and the paging of lists."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Path
 from pydantic import ConfigDict, Field
@@ -36,6 +36,9 @@ class Paging(ApiModel):
 
     limit: int = Field(default=LIMIT, ge=1, le=LIMIT_MAX, description="How many at most.")
     cursor: str | None = Field(default=None, max_length=4_096, description="`next` of the page before.")
+    format: Literal["json", "ndjson"] | None = Field(
+        default=None, description="`ndjson`: one record a line. It has priority over the header `Accept`."
+    )
 
 
 def period_of(text: str) -> Period:

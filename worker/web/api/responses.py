@@ -21,10 +21,16 @@ def record(content: Mapping[str, Json], status: int = 200, headers: Mapping[str,
 def page(request: Request, items: Sequence[Mapping[str, Json]], following: str | None = None) -> Response:
     """Return a page of a list, as the request accepts it. `following` is the cursor of the rest."""
     end: dict[str, Json] = {"count": len(items), "complete": following is None, "next": following}
-    if NDJSON in request.headers.get("accept", ""):
+    if _wants_lines(request):
         lines = [*items, {"type": "end", **end}]
         return Response(b"".join(to_json(line) + b"\n" for line in lines), media_type=NDJSON)
     return Response(to_json({"items": items, **end}), media_type=JSON)
+
+
+def _wants_lines(request: Request) -> bool:
+    """Return whether to write lines: a link of a page can say so only in its address."""
+    chosen = request.query_params.get("format")
+    return chosen == "ndjson" if chosen else NDJSON in request.headers.get("accept", "")
 
 
 def listing(item: Any) -> dict[str, Any]:  # noqa: ANN401  any model

@@ -39,7 +39,7 @@ async def runs_page(console: Console, request: Request) -> Response:
         has_cursor=cursor is not None,
         states=STATES,
         rerun=console.links.to("runs", "rerun", **query) if may_rerun else "",
-        export=console.links.to("api", "v1", "runs", **query),
+        export=console.links.to("api", "v1", "runs", format="ndjson", **query),
     )
 
 
