@@ -38,7 +38,7 @@ types: $(VENV)/.dev
 	$(BIN)/basedpyright
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 5
 unit: $(VENV)/.compiled $(VENV)/emulators/.ready $(VENV)/browser/.ready
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 

@@ -38,6 +38,7 @@ from worker.config.settings import (
     TEAMS_URL,
     TIMING,
     WEB_PROXY_SECRET,
+    WEB_SESSION_KEY,
     WEB_TOKENS,
     WEBHOOK_SECRET,
     WEBHOOK_URL,
@@ -262,7 +263,8 @@ def test_the_workers_own_credentials_are_the_secret_settings() -> None:
     targets = {WEBHOOK_URL, WEBHOOK_SECRET, PAGERDUTY_KEY, TEAMS_URL}
     endpoints = {OTLP_ENDPOINT, OTLP_TRACES_ENDPOINT, OTLP_METRICS_ENDPOINT}
     telemetry = {*endpoints, OTLP_HEADERS, OTLP_TRACES_HEADERS, OTLP_METRICS_HEADERS}
-    assert {SLACK_TOKEN, *targets, HEARTBEAT_URL, *telemetry, WEB_TOKENS, WEB_PROXY_SECRET} == OWN_SECRETS
+    web = {WEB_TOKENS, WEB_PROXY_SECRET, WEB_SESSION_KEY}
+    assert {SLACK_TOKEN, *targets, HEARTBEAT_URL, *telemetry, *web} == OWN_SECRETS
 
 
 def test_a_setting_without_effect_is_found_with_the_reason() -> None:
