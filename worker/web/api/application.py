@@ -102,7 +102,7 @@ def _empty_api() -> FastAPI:
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Return the routes, which hold nothing of an application: to build them takes 60 ms, once in a process."""
+    """Return the routes, which hold nothing of an application. To build them takes 60 ms."""
     api = _empty_api()
     for router in ROUTERS:
         api.include_router(router, prefix=PREFIX, responses=PROBLEMS)
