@@ -146,6 +146,18 @@ async def test_a_run_that_does_not_exist_yet_is_explained(world: ConsoleWorld) -
     assert "interlock sensor put orders-daily orders-export rows=VALUE status=VALUE --period 2027-03-23" in text
 
 
+async def test_the_commands_for_a_run_that_does_not_exist_yet_write_its_trigger_too(world: ConsoleWorld) -> None:
+    text = DRY.replace("id: dry", "id: new").replace(
+        "dryRun: true", "validation: {rules: [{key: count, field: rows, check: gte, value: 1}]}"
+    )
+    await Pipelines(world.tables).put(PipelineId("new"), text)
+
+    shown = await page(world, "/runs/new/stream/2027-03-23")
+
+    assert "interlock sensor put new ready" in shown
+    assert "interlock sensor put new count" in shown
+
+
 async def test_a_run_whose_row_cannot_be_read_shows_the_problem(world: ConsoleWorld) -> None:
     key = key_of("2027-03-21", "orders-daily")
     row = await world.tables.get(TableName.CONTROL, run_key(key))

@@ -38,9 +38,10 @@ def remedy_commands(sight: RunSnapshot, explanation: Explanation) -> tuple[str, 
 
 
 def _failed(sight: RunSnapshot) -> Iterator[RuleResult]:
-    data = {name: sensor.data for name, sensor in sight.sensors.items()}
     if sight.run is None and sight.schedule.trigger is not None:
-        result = evaluate_rule(sight.schedule.trigger.rule, data, sight.now)
+        rule = sight.schedule.trigger.rule
+        sensor = sight.sensors.get(rule.key)
+        result = evaluate_rule(rule, None if sensor is None else sensor.data, sight.now)
         if not result.passed:
             yield result
     yield from _failed_in(sight.rules_result)
