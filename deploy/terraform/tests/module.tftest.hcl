@@ -133,11 +133,11 @@ run "both_names_of_the_roles_agree" {
 
   variables {
     environment = { INTERLOCK_HTTP_ALLOW = "example.com" }
-    services    = { engine = { duties = ["engine", "relay"] }, rest = { duties = ["events", "alerts", "scheduler"] } }
+    services    = { engine = { duties = ["engine", "relay", "scheduler"] }, rest = { duties = ["events", "alerts", "sensors"] } }
   }
 
   assert {
-    condition     = { for name, each in local.environments : name => each.INTERLOCK_ROLES } == { engine = "engine,relay", rest = "alerts,events,scheduler" }
+    condition     = { for name, each in local.environments : name => each.INTERLOCK_ROLES } == { engine = "engine,relay,scheduler", rest = "alerts,events,sensors" }
     error_message = "each service has the roles that it was given"
   }
 
